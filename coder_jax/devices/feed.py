@@ -1,4 +1,4 @@
-"""From a host's batches to what the devices step on, in the order of the steps.
+"""Moves a host's batches to the devices, in the order of the steps.
 
 On several hosts each knows only its own blocks, signals and clock. So a few integers of each step
 are compared over the devices: the rows that the fullest block needs (of a few static shapes all
@@ -20,7 +20,7 @@ from data_pipeline.batches.spec import BatchSource
 
 
 class Fed(NamedTuple):
-    """What one step gets."""
+    """The input of one step."""
 
     batch: dict[str, jax.Array]  # [P, B, ...], of all hosts
     rows: int  # packed rows of a block
@@ -28,7 +28,7 @@ class Fed(NamedTuple):
 
 
 class SaveClock:
-    """Says when it is time to save, once each time.
+    """A timer that tells when the next checkpoint is due.
 
     Args:
         minutes: between two saves.
@@ -50,7 +50,7 @@ class SaveClock:
 
 
 class Feed:
-    """Places batches on the devices.
+    """Places batches on the devices, ahead of the steps.
 
     Args:
         mesh: the devices of all hosts.

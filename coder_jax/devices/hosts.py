@@ -1,4 +1,4 @@
-"""Several processes as one run: their places, what they agree on, and what ends all of them."""
+"""Several processes as one run: their places, agreement among them, and a common end."""
 
 import atexit
 import json
@@ -22,10 +22,10 @@ from data_pipeline import process
 from data_pipeline.process import INTERRUPTED, TRY_AGAIN, BadInput, Stopped, is_quiet, message_of
 
 # -------------------------------------------------------------------------------------------------
-# What the hosts of a run agree on: how many they are, barriers, decisions of the first one.
+# Coordination of a run's hosts: their number, barriers, decisions of the first host.
 #
-# It speaks to the coordination service of jax and never waits for devices. With one host nothing is
-# sent and nothing is waited for. `hosts.py` starts and ends them.
+# It uses jax's coordination service and never waits for devices. With one host nothing is sent and
+# nothing is waited for.
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def must_agree(what: str, value: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Where a process belongs in its run: the environment in, a `_Place` out.
+# The place of a process in its run, from the environment.
 #
 # jax finds it out by itself on TPU slices (Google Cloud and Kubernetes), under Slurm, under Open
 # MPI up to version 4, and in a Kubernetes job where its Python package `kubernetes` is installed.
@@ -241,7 +241,7 @@ def _lost_seconds() -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# What the hosts of a run tell each other while they work: that one failed, or was asked to stop.
+# Messages between hosts at work: one has failed, or was asked to stop.
 #
 # Words go through jax's coordination service, which lives in process 0. A host that dies without a
 # word is noticed by jax itself: at once where a collective on the CPU loses its connection, else
@@ -396,9 +396,9 @@ def _leave(status: int, linger: bool) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Hosts: the processes of one run, over jax's own multi-controller runtime.
+# The processes of one run, on jax's multi-controller runtime.
 #
-# The processes that `hosts.py` finds see each other's devices, wait for each other, and end
+# They see each other's devices, wait for each other, and end
 # together. On a laptop and on any other single host nothing is started and nothing is waited for.
 
 # Hosts that stop do so at the same place in the program, unless one alone was asked there.

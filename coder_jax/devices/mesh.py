@@ -1,4 +1,4 @@
-"""The device mesh: where each array lies on it, memory, and the devices of this machine."""
+"""The device mesh: the placement of arrays, memory use, and the devices of this machine."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from data_pipeline.batches.spec import StepCut
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The device mesh and where each array lies on it: two axes, one table.
+# The device mesh, with two axes, and the placement of each array.
 #
 # The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
 # and needs nothing of the others but the sum of the gradients. Where there are more devices than
@@ -185,7 +185,7 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 
 
 # -------------------------------------------------------------------------------------------------
-# What a compiled program needs of each device's memory, as the compiler says, before it runs.
+# The memory that a compiled program needs on each device, as the compiler estimates it.
 
 _GIB = 2**30
 
@@ -240,8 +240,8 @@ def device_memory() -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# The devices of this machine as a whole: which they are, the arithmetic and the number of programs
-# that suit them, and what to do where they do not start.
+# This machine's devices: which they are, the matching precision and number of programs, and advice
+# if they do not start.
 
 # How jax begins when a platform of JAX_PLATFORMS, or a plugin, does not start.
 _NO_BACKEND = "Unable to initialize backend"

@@ -33,7 +33,7 @@ from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import words_of
 
 # -------------------------------------------------------------------------------------------------
-# Tokenized terms in, blocks of packed rows out: what one device encodes at a time.
+# Blocks of packed rows, made from tokenized terms: what one device encodes at a time.
 #
 # All blocks of a call have one static shape, or few where some terms are much longer than most.
 
@@ -140,10 +140,10 @@ def _pad_terms(
 
 
 # -------------------------------------------------------------------------------------------------
-# Many terms in, vectors out: each distinct term once, packed rows, all local devices.
+# Encoding of many terms: each distinct term once, in packed rows, on all local devices.
 #
 # Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
-# of 128 tokens, and the rows dealt out into blocks of one static shape (`embed.py`), one block per
+# of 128 tokens, and the rows dealt out into blocks of one static shape, one block per
 # device at a time. A call compiles one shape, and a second, smaller one for what fits in it; the
 # few long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
 # between two batches (`data_pipeline.process`).
@@ -264,7 +264,7 @@ def embed_chunks(
 
 
 class Placed(NamedTuple):
-    """An encoder with its parameters on every local device."""
+    """An encoder whose parameters are on every local device."""
 
     mesh: Mesh
     graph: nnx.GraphDef
@@ -353,10 +353,10 @@ def _block_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# Many names in, vectors out, by an encoder of names: words of a chunk read once, packed rows.
+# Encoding of many names by an encoder of names, in packed rows.
 #
-# What a word gives to the gates of the LSTM over words is made once for each distinct word of a
-# chunk; of a name only the recurrence is left.
+# The input to the gates of the LSTM over words is computed once for each distinct word of a
+# chunk; for each name only the recurrence is left.
 
 # Packed rows per device and batch: an LSTM goes token by token, so that many rows go together.
 _NAME_ROWS_CPU, _NAME_ROWS_ACCELERATOR = 64, 1024
@@ -365,7 +365,7 @@ _Arrays = Mapping[str, Any]
 
 
 class PlacedNames(NamedTuple):
-    """An encoder with its parameters on every local device."""
+    """An encoder of names whose parameters are on every local device."""
 
     mesh: Mesh
     config: NameEncoderConfig

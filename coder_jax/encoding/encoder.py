@@ -1,4 +1,4 @@
-"""`TermEncoder`: terms to vectors, and mentions to the nearest concepts of a dictionary.
+"""`TermEncoder`: encodes terms, and finds the nearest concepts of a dictionary for mentions.
 
 A reader is what an encoder reads terms with: a BERT and its tokenizer, or an encoder of names.
 """
@@ -63,7 +63,7 @@ from data_pipeline.sources.text import rules_hash
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary with its vectors: searched for concepts, saved to a folder and loaded from it.
+# Dictionaries with their vectors: search, save and load.
 
 # Search this many terms per wanted concept at first; a concept often has several near terms.
 _TERMS_PER_CONCEPT = 8
@@ -343,7 +343,7 @@ def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A BERT and its tokenizer as what reads terms.
+# The reader of terms for a BERT.
 
 
 class BertReader:
@@ -440,7 +440,7 @@ def _how(settings: EncoderSettings) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder of names as what reads terms: any string of characters gets a vector.
+# The reader of terms for an encoder of names, which gives a vector to any string.
 
 _CHUNK_NAMES = 1 << 15
 
@@ -574,7 +574,7 @@ class NameReader:
 
 
 # -------------------------------------------------------------------------------------------------
-# TermEncoder: a pre-trained model in; terms to vectors, mentions to concepts out.
+# `TermEncoder` itself.
 
 
 class TermEncoder:
@@ -834,14 +834,14 @@ class TermEncoder:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder that remembers: each term is encoded once, however often and by whom it is asked for.
+# An encoder with a cache in memory: each term is encoded once.
 #
 # For a few tens of thousands of terms that several parts of one program look at, such as scores,
 # plots and a report: it keeps the vectors of all terms in memory.
 
 
 class RememberingEncoder(TermEncoder):
-    """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
+    """A `TermEncoder` with a cache: `encode` encodes only terms that it has not encoded before."""
 
     def __init__(self, encoder: TermEncoder):
         super().__init__(encoder.reader, None, encoder.settings, encoder.report)

@@ -1,4 +1,4 @@
-"""Exact search of nearest vectors by dot products, on accelerators and on a CPU."""
+"""Exact search of nearest vectors by dot product, on accelerators and CPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_pipeline import process
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The search of `search.py` on one CPU: XLA multiplies and NumPy chooses, in the same memory.
+# The search on one CPU: XLA multiplies and NumPy selects, in the same memory.
 #
 # After the first blocks hardly a key is among the best k. NumPy finds the few without sorting,
 # where XLA with its static shapes would sort as if there were many, and it does so while XLA
@@ -181,7 +181,7 @@ _NOTHING = _pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int6
 
 
 # -------------------------------------------------------------------------------------------------
-# Nearest vectors: queries and keys in, the k largest dot products and their indices out; exact.
+# Exact search: the k largest dot products of each query with all keys, and their indices.
 #
 # Blocked over queries and keys, so that memory does not grow with their number, and the blocks of
 # keys are spread over the devices; float32 in full precision. All blocks have one shape, so that

@@ -1,4 +1,4 @@
-"""Files of vectors: the terms and the encoder that they are of, written in chunks, cached."""
+"""Files of vectors: the record of their terms and encoder, writing in chunks, and a cache."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms to encode in, numbered chunks of them out, with their number and hash.
+# Terms to encode, read in chunks, with their number and hash.
 #
 # A file of one term per line is read through once, to count, hash and check its lines, and then
 # chunk by chunk: however many terms there are, one chunk is in memory.
@@ -62,7 +62,7 @@ _SOME_BYTES = 1 << 16
 
 
 class TermLines:
-    """The lines of a file in UTF-8. A byte order mark and carriage returns are dropped.
+    """The lines of a UTF-8 file, without byte order mark and carriage returns.
 
     Attributes:
       count: lines; an empty line is an empty term.
@@ -99,7 +99,7 @@ class TermLines:
 
 
 class TermList:
-    """As `TermLines`, of terms that are in memory."""
+    """Terms in memory, with the interface of `TermLines`."""
 
     def __init__(self, terms: Sequence[str], per_chunk: int):
         self._terms, self.per_chunk = terms, per_chunk
@@ -200,9 +200,9 @@ def read_some(descriptor: int) -> bytes:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a vector was made with: which encoder, which tokenizer, and how strings became vectors.
+# The record of how vectors were made: encoder, tokenizer and settings.
 #
-# A vector means little without it. Files of vectors and records of evaluations hold all of it.
+# Files of vectors and records of evaluations contain it.
 
 # Of `about`: what a query's vector must share with these vectors to be compared with them.
 _COMPARABLE = (
@@ -212,7 +212,7 @@ _COMPARABLE = (
 
 
 class TermReader(Protocol):
-    """What an encoder reads terms with, as far as its vectors are described by it."""
+    """The protocol of what an encoder reads terms with, as far as vectors depend on it."""
 
     @property
     def tokenizer_hash(self) -> str: ...
@@ -226,7 +226,7 @@ class TermReader(Protocol):
 
 
 class Encoder(Protocol):
-    """A `TermEncoder`, as far as files of vectors need to know it."""
+    """The protocol of a `TermEncoder`, as far as files of vectors need it."""
 
     @property
     def name(self) -> str | None: ...
@@ -337,14 +337,15 @@ def _comparable(about: dict[str, Any]) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Rows of vectors: of an array, or of a file that is mapped a few rows at a time; unit length.
+# Rows of unit-length vectors, from an array or from a memory-mapped file.
 
 _ENCODE = "encode the terms again with `python -m coder_jax encode`"
 _ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
 
 
 class Rows(Protocol):
-    """What `search` and the evaluations take for vectors: an array, or what reads like one.
+    """The protocol of vectors in `search` and evaluations: an array, or an object that reads like
+    one.
 
     Attributes:
       shape: (n, D).
@@ -360,7 +361,7 @@ class Rows(Protocol):
 
 
 class RowsOfFile:
-    """The vectors of a .npy file, float [n, D]; only the rows that are asked for are read.
+    """The vectors of a .npy file, float [n, D]; only requested rows are read.
 
     For a slice the file is mapped anew, and let go with the rows: in one mapping of the whole file
     all rows that were ever read would count as memory of this process until the system needs it.
@@ -414,7 +415,7 @@ class RowsOfFile:
 
 
 class JoinedRows:
-    """The rows of several, those of one after those of the other; float32.
+    """The rows of several `Rows`, concatenated; float32.
 
     Attributes:
       shape: (n, D), n of all.
@@ -513,7 +514,8 @@ def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms in, a .npy file of their vectors out: chunk by chunk, in any number of goes, by all hosts.
+# A .npy file of the vectors of many terms, written in chunks. A stopped run can be resumed, and
+# several hosts can share the work.
 #
 # While it grows there is a folder beside it, OUT.partial, with
 #   about.json   what the vectors are made of: nothing else may go on from here
@@ -746,7 +748,7 @@ def _flush(file: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Vectors of long lists of terms, kept on this machine: each list is encoded once, whoever asks.
+# A cache, on disk, of the vectors of long lists of terms: each list is encoded once.
 #
 # They lie below $CODER_JAX_CACHE/vectors, or in the user's cache folder. KEY is a hash of all that
 # the vectors of a list depend on.

@@ -1,4 +1,4 @@
-"""Mentions in annotated text: the benchmark, its mentions, scores and table."""
+"""Benchmarks of mentions in annotated text: NCBI disease and BC5CDR."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# The table of mentions in text: for each type encoders, what needs none, and the paper's rows.
+# The result table: encoders, baselines without an encoder and the paper's rows, by type of mention.
 
 # Columns of scores and the names of these.
 _SHOWN = {
@@ -151,7 +151,7 @@ def _of_papers(
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in annotated abstracts, NCBI disease and BC5CDR: to be normalized, and to find synonyms.
+# The benchmark: mentions in annotated abstracts, scored by normalization and synonym retrieval.
 #
 # Phan et al. 2019 (BNE), sections 4.2 and 4.3. A fold is a type of mention: Disease, Chemical.
 
@@ -174,7 +174,7 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class AnnotatedText(NormalizationBenchmark):
-    """Mentions by their type; those without a concept in the dictionary are left out.
+    """Mentions by type; those whose concept the dictionary lacks are left out.
 
     Attributes:
       exact: of each fold the concepts that training annotations give each mention, or ""; no folds
@@ -358,7 +358,7 @@ def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Annotated abstracts in, mentions with the concepts of a dictionary that they mean out.
+# Mentions of annotated abstracts, with their concepts in the dictionary.
 #
 # As Phan et al. 2019 (BNE), section 4.3, read NCBI disease and BC5CDR: abbreviations are written
 # out as their own document explains them; a composite mention ("ocular and auditory toxicity") is
@@ -522,21 +522,21 @@ def _concepts_of_identifiers(
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention adds to the scores of retrieval and normalization, by any measure.
+# The contribution of each mention to the scores, for any measure of similarity.
 
 _ACCURACY, _EXACT, _MAP = "acc@1", "acc@1 + XM", "map"
 _REACHED, _MAP_REACHED, _MAP_DISTINCT = "reached", "map of reached", "map of distinct"
 
 
 class Pair(NamedTuple):
-    """A mention and the concepts, joined with "|", any of which it means."""
+    """A mention, and the concepts, joined with "|", any of which is right."""
 
     mention: str
     gold: str
 
 
 class SearchedNames:
-    """The names of a dictionary, and what BM25 finds among them for mentions, each once."""
+    """The names of a dictionary, and BM25's candidates for each distinct mention."""
 
     def __init__(self, dictionary: Dictionary, mentions: Sequence[str]):
         self.names = NamesByConcept(dictionary)

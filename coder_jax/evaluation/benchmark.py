@@ -1,5 +1,4 @@
-"""The protocol of a benchmark: what a kind of benchmark says of itself, so that `evaluate` needs
-to know none.
+"""The protocol of a benchmark, through which `evaluate` handles all kinds alike.
 
 A kind is a class: a dataclass of what was read, with the methods below. Its instances are
 benchmarks. It stands in a file of its own and in one line of `benchmarks.BENCHMARKS`; flags,
@@ -58,7 +57,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Found:
-    """What stands at the path of a benchmark, looked at once for all kinds."""
+    """The file at a benchmark's path, inspected once for all kinds."""
 
     path: Path
 
@@ -92,7 +91,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Given:
-    """What a benchmark is read with.
+    """The inputs from which a benchmark is read.
 
     Attributes:
       name: under which results are reported.
@@ -110,7 +109,7 @@ class Given:
 
 
 class Benchmark(ABC):
-    """One benchmark; the class is its kind.
+    """The protocol of a benchmark; a subclass is a kind of benchmark.
 
     Attributes:
       name: under which results are reported.

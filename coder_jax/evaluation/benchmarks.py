@@ -1,4 +1,4 @@
-"""All kinds of benchmarks: which one a path is of, reading, scoring, and tables of results."""
+"""All kinds of benchmarks: the kind of a path, reading, scoring, and tables of results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# All benchmarks, a line each: which kind a path is of, reading it, and scoring it.
+# The list of all benchmarks; the kind of a path, reading and scoring.
 #
 # To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
 
@@ -169,7 +169,7 @@ def options_with(chosen: Mapping[str, Any]) -> Options:
 
 
 # -------------------------------------------------------------------------------------------------
-# Tables of records: one for each kind of benchmark; and tables as text.
+# Tables of records, one for each kind of benchmark, and tables as text.
 
 
 def print_records(records: Sequence[EvaluationRecord], **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Case studies: the nearest terms of a dictionary to some terms, to read, without a score.
+"""Case studies: the nearest dictionary terms of some terms, for reading; there is no score.
 
 The papers' case studies (CODER, tables 6 and 7) look terms of one concept in many languages, and
 two English ones, up among the English terms of all concepts that ICD-9-CM has:

@@ -1,4 +1,4 @@
-"""Two results on the same mentions, compared mention by mention: is one better, or was it chance?
+"""Compares two results on the same mentions: a paired test of whether one is better.
 
 Both were looked up for the same mentions, so their differences say more than two intervals do: most
 mentions are as easy for one as for the other. What is compared is what records keep of each

@@ -29,7 +29,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# A set of concepts with semantic types, to be scored by MCSM (`mcsm`).
+# The benchmark: a set of concepts with semantic types.
 #
 # It is read from a dataset folder as `data_pipeline.build` makes it, or from a TSV file with the
 # header CUI, semantic types (joined with "|"), term.
@@ -226,7 +226,7 @@ def _check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list
 
 
 # -------------------------------------------------------------------------------------------------
-# MCSM, medical conceptual similarity measure: are a concept's nearest concepts of its type?
+# MCSM, the medical conceptual similarity measure: do a concept's nearest concepts share its type?
 #
 # Choi et al. 2016, as both CODER papers use it (v1 section 4.3; CODER section 4.5): over a set V of
 # concepts, a semantic type T and k neighbours,

@@ -1,4 +1,4 @@
-"""How many concepts of a dictionary are nearer to a mention than its gold one, block by block.
+"""Counts of the concepts that are nearer to a mention than its gold concept, computed in blocks.
 
 A concept is as near as its nearest term, so a block of terms is a run of the dictionary in order of
 the concept: all but the last of its concepts are known when it ends, and of that one the largest
@@ -36,7 +36,7 @@ _NO_GOLD = -2.0  # below all cosines
 
 @dataclass(frozen=True)
 class ConceptRows:
-    """The rows of a dictionary by concept, and where their vectors come from.
+    """The rows of a dictionary, grouped by concept, and the source of their vectors.
 
     Attributes:
       vectors_of: int [n] row numbers -> float [n, D], of any length; it is asked for one block at a

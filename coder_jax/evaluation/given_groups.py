@@ -1,4 +1,4 @@
-"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), as MLNorm is scored."""
+"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), scored as in MLNorm."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 from data_pipeline.terminology.semantic_groups import ANY, group_number
 
 # -------------------------------------------------------------------------------------------------
-# The floor of what is trained on mentions: the CUI that a mention mostly had in training.
+# A baseline from the training mentions: the CUI that a mention most often had.
 
 _Key = tuple[str, str]  # semantic group, string
 
@@ -80,7 +80,7 @@ def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The test sets of QUAERO as columns: mentions with gold, and what training mentions would say.
+# The test sets of QUAERO as columns: mentions, gold, and the baseline's answers.
 
 # Test set -> the year whose test set it was, and the sets that its systems could be trained on.
 _TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
@@ -192,9 +192,9 @@ def _mention_sets(
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention with a given group was answered: for the record, and as a table.
+# The answers to mentions with given groups: as a record, and as a table.
 #
-# As `normalization`, for whatever is a `GroupNormalizer`.
+# As in `normalization`, for any `GroupNormalizer`.
 
 _NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
 
@@ -313,7 +313,7 @@ def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl
 
 
 # -------------------------------------------------------------------------------------------------
-# Precision, recall and F1 of one answer for each mention, as MLNorm's code counts or as BRATEval.
+# Precision, recall and F1 of one answer per mention, counted as by MLNorm's code or as by BRATEval.
 #
 # Mentions may have several gold CUIs, and an answer may be missing, below a threshold. A counting
 # gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
@@ -422,7 +422,7 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose semantic group is given, normalized to one CUI each.
+# The benchmark: mentions with a given semantic group are normalized to one CUI each.
 #
 # The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is
 # asked for. The corpora are `Quaero` and, with --given-groups, `mantra._GroupedMantra`. Answers are
@@ -432,7 +432,7 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 
 @dataclass(frozen=True)
 class GroupedMentions(Benchmark):
-    """Sets of mentions, each of which has a semantic group and gold CUIs.
+    """Sets of mentions, each with a semantic group and gold CUIs.
 
     Attributes:
       sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
@@ -575,7 +575,8 @@ def chosen_groups(given: Given) -> tuple[str, ...]:
 
 
 # -------------------------------------------------------------------------------------------------
-# QUAERO: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and 2016.
+# The QUAERO benchmark: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and
+# 2016.
 
 
 @dataclass(frozen=True)
@@ -629,7 +630,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
 
 
 # -------------------------------------------------------------------------------------------------
-# Answers to the mentions whose group is given, and their scores.
+# Answers to mentions with given groups, and their scores.
 
 _RANKED = 100  # answers of each mention that MRR looks at
 _MEANT = (*_MEASURES, "mrr", "acc@1", "acc@5")
@@ -814,7 +815,7 @@ def _reachable_only(
 
 
 # -------------------------------------------------------------------------------------------------
-# The table of mentions with groups: set by set, encoders, floor of training mentions, papers.
+# The result table: encoders, baseline and papers' rows for each set.
 
 _SHOWN = (*_MEASURES, "mrr", "acc@1")
 _RESTRICTED = "restricted to reachable gold"
@@ -920,7 +921,7 @@ def _filled(cells: list[str], width: int) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What answers mentions whose semantic group is given: the protocol, and the nearest term.
+# The protocol of what answers mentions with given groups, and its version by nearest term.
 #
 # A classifier over concepts and a plain encoder are scored alike: each gives the best concepts of
 # the group, and how good each is.

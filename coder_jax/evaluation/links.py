@@ -1,4 +1,4 @@
-"""Link prediction: the benchmark, the triplets, and the ranks of the true tails."""
+"""Link prediction: the benchmark, its triplets, and the ranks of the true tails."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from data_pipeline.files.tables import content_hash
 from data_pipeline.process import BadInput, poll
 
 # -------------------------------------------------------------------------------------------------
-# Link prediction: triplets whose heads and tails are to be found among all concepts of a file.
+# The benchmark: for each triplet, its head and its tail are to be found among all concepts.
 #
 # Read from a TSV file with the header head, tail, label.
 
 
 @dataclass(frozen=True)
 class LinkBenchmark(RelationFile):
-    """One part: triplets, whose heads and tails are to be found among all concepts."""
+    """Triplets; the head and the tail of each are to be found among all concepts of the file."""
 
     kind: ClassVar[str] = "link prediction"
     formats: ClassVar[str] = "links:    a TSV file with the header head, tail, label"
@@ -87,7 +87,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of triplets in; concepts and relations by number out, and what is known beside them.
+# The triplets of a file with numbered concepts and relations, and other known triplets.
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links
 
 
 # -------------------------------------------------------------------------------------------------
-# Link prediction: which tail a head and a relation lead to, which head a relation comes from.
+# Ranks of the true tail for a given head and relation, and of the true head for a given tail.
 #
 # A triplet (head, relation, tail) has the score of CODER's term-relation-term similarity, cos(M_r^T
 # e_head, e_tail), or of its TransE-like one, -|e_head + r - e_tail|. The tail is ranked among all

@@ -269,7 +269,7 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 
 
 # -------------------------------------------------------------------------------------------------
-# MANTRA GSC: precision, recall and F1 of the CUI that is returned for each mention.
+# Scores of MANTRA GSC: precision, recall and F1 of one CUI for each mention.
 #
 # The score is that of the CODER papers (4.4.2; v1 4.2): one CUI, that of the nearest term, is
 # returned for each mention, so with `hits` mentions whose CUI is among their gold ones, precision =

@@ -1,4 +1,4 @@
-"""Synonyms found by names: BM25 and word movers as baselines, coverage, measures of nearness."""
+"""Synonym benchmarks on names: coverage, retrieval, and the baselines BM25 and word movers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Coverage: how many of a name's synonyms are among the k names that are nearest to it.
+# Coverage: the share of a name's synonyms that are among its k nearest names.
 #
 # Phan et al. 2019 (BNE), section 4.1: the names are all those of concepts that training has not
 # seen. Each name is looked up among all others; coverage at k is the share of its other synonyms
@@ -54,7 +54,7 @@ _COVERAGE_AT = (1, 5, 10, 20, 50)  # the k of coverage at k, unless --k says oth
 
 @dataclass(frozen=True)
 class Coverage(Benchmark):
-    """Names, each once, and the concept of each; a concept has two names or more."""
+    """Distinct names with their concepts; each concept has at least two names."""
 
     name: str
     path: str
@@ -184,7 +184,7 @@ def _ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# How near names are to each other: by the cosine of vectors, or by words, without an encoder.
+# Measures of the similarity of names: by vectors, or by words without an encoder.
 #
 # A measure is made of a list of names; `similarities` compares others with some of these.
 
@@ -193,7 +193,7 @@ JACCARD, SAME_WORDS = "word Jaccard", "same words"
 
 
 class Measure(Protocol):
-    """What says how alike names are; more is nearer."""
+    """The protocol of a similarity of names; larger is more similar."""
 
     def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Float [Q, n]: of each query and the names of these rows, int [n]."""
@@ -207,7 +207,7 @@ class Baseline(Measure, Protocol):
 
 
 class Cosine:
-    """The cosine of vectors; of a name without a vector 0."""
+    """The cosine of vectors; 0 for a name without a vector."""
 
     def __init__(self, vectors: Vectors, names: Sequence[str], rows: np.ndarray | None = None):
         """
@@ -229,7 +229,7 @@ class Cosine:
 
 
 class WordJaccard:
-    """Words that two names share, by the words that one or both have; each word counts once.
+    """The Jaccard index of two names' sets of words.
 
     Words are those of `sources.text`: without punctuation and stop words, in small letters.
     """
@@ -264,7 +264,7 @@ class WordJaccard:
 
 
 class SameWords:
-    """Names are alike if they have the same words, and not at all otherwise."""
+    """1 for names with the same words, otherwise 0."""
 
     def __init__(self, shared: WordJaccard):
         self.shared = shared
@@ -286,7 +286,7 @@ def _blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Coverage at k of each of many names, by any measure of how near they are.
+# Coverage at k of each of many names, for any measure.
 
 
 def _coverage_of_names(
@@ -438,7 +438,7 @@ _TIE = 1e-6
 
 
 class WordMovers:
-    """Minus the distance of names, as a `Baseline`."""
+    """The negative Word Mover's Distance, as a `Baseline`."""
 
     def __init__(self, words: WordVectors, names: Sequence[str]):
         _load_pot()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 ACCURACY_AT = (1, 3, 5)  # the k of acc@k, unless --k says otherwise
 
 # -------------------------------------------------------------------------------------------------
-# Normalization: mentions, gold concepts and the dictionary that is searched for them.
+# The benchmark: mentions, gold concepts and the dictionary that is searched.
 #
 # What it is, whatever the format of its files: its scores, record and table. The formats are
 # `Mentions`, `Folds`, `XlBel` and, with scores of its own, `mantra.Mantra`.
@@ -56,7 +56,7 @@ ACCURACY_AT = (1, 3, 5)  # the k of acc@k, unless --k says otherwise
 
 @dataclass(frozen=True)
 class NormalizationFold:
-    """Mentions, their gold concepts (several joined with "|"), and what is searched for them.
+    """Mentions, their gold concepts (several joined with "|"), and the dictionary that is searched.
 
     `languages` are those of the mentions, where their file tells.
     """
@@ -322,7 +322,7 @@ def _unreachable(result: NormalizationResult) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores of zero-shot term normalization, acc@k and MRR.
+# Scores of zero-shot term normalization: acc@k and MRR.
 #
 # The task is the one of the CODER paper, section 3.1: the dictionary holds all terms of all
 # concepts, and the predicted concept of a mention is the concept of the term that is nearest by
@@ -484,7 +484,8 @@ def _mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalizatio
 
 
 # -------------------------------------------------------------------------------------------------
-# Folds, as Cadec and PsyTar are distributed with CODER: test.txt and standard.txt of id<TAB>term.
+# Format of Cadec and PsyTar as distributed with CODER: folds of test.txt and standard.txt, with
+# rows id<TAB>term.
 #
 # standard.txt holds the one standard name of each target concept and is the dictionary; train.txt
 # is never read: the task is zero-shot (CODER paper, section 4.4.1).
@@ -495,7 +496,7 @@ _NO_DIGITS = str.maketrans("", "", string.digits)
 
 @dataclass(frozen=True)
 class Folds(NormalizationBenchmark):
-    """Cadec, PsyTar, and what has their files: the score is the mean over the folds."""
+    """Cadec, PsyTar, and others in their format; the score is the mean over the folds."""
 
     formats: ClassVar[str] = (
         "folds:    a folder of folders, each with test.txt and standard.txt of id<TAB>term (Cadec, "
@@ -593,7 +594,7 @@ def _unquoted(field: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in a TSV of mention<TAB>CUI, several gold CUIs joined with "|", with a header or not.
+# Format mention<TAB>CUI, with or without a header; several gold CUIs are joined with "|".
 #
 # With a header there may be other columns: language says that of each mention, for its cut-offs.
 #
@@ -602,7 +603,7 @@ def _unquoted(field: str) -> str:
 
 @dataclass(frozen=True)
 class Mentions(NormalizationBenchmark):
-    """One fold, of a file or a folder."""
+    """A benchmark with one fold, from a file or a folder."""
 
     formats: ClassVar[str] = (
         "mentions: a TSV file of mention<TAB>CUI, or a folder with mentions.tsv and dictionary.tsv"
@@ -651,7 +652,7 @@ def _read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFo
 
 
 # -------------------------------------------------------------------------------------------------
-# XL-BEL, as distributed with SapBERT: a folder of files such as de_1k_test_query.txt.
+# Format of XL-BEL as distributed with SapBERT: a folder of files such as de_1k_test_query.txt.
 #
 # There is a fold for each language, or one of a single file; rows are CUI||mention, or
 # CUI||mention||context.
@@ -719,11 +720,10 @@ def _xl_bel_files(path: Path) -> dict[str, Path]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention was answered, beside its gold concept: for the record, and as a table.
+# The answers to mentions: as a record, and as a table.
 #
-# Scores tell how many mentions are right. Here is which, how sure the encoder was, and what else it
-# would have answered: the terms nearest to each mention, of which the best one of each concept
-# counts.
+# Scores tell how many mentions are right. The answers tell which, how sure the encoder was, and
+# what else it considered: the terms nearest to each mention, the best one of each concept.
 
 ANSWERS = 5  # of each mention in a table
 _BINS = 40  # of the distribution of similarities
@@ -734,7 +734,7 @@ EncodeTerms = Callable[[Sequence[str]], np.ndarray]
 
 
 class TermRows:
-    """Terms as the rows of their unit vectors, which are asked for where they are searched.
+    """Terms as rows of unit vectors, computed when they are searched.
 
     Attributes:
       shape: (n, D).
@@ -988,11 +988,11 @@ def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Held-out synonyms as a quick look at a run: acc@1, acc@5 and mrr of an encoder.
+# Held-out synonyms, scored during training: acc@1, acc@5 and MRR of an encoder.
 
 
 class HeldOut:
-    """Normalization of the dataset's held-out terms, with the parameters of the moment.
+    """Normalization of a dataset's held-out terms with the current parameters.
 
     Args:
         folder: of the dataset or of batches; `heldout/` has the mentions and the dictionary.

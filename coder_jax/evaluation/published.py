@@ -1,10 +1,10 @@
-"""Results that papers report, as they print them, to stand below ours in a table."""
+"""Results that papers report, as printed, for the rows below ours in a table."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 # -------------------------------------------------------------------------------------------------
-# The tables of the CODER papers and of MLNorm, as printed, to be set beside our own rows.
+# The tables of the CODER papers and of MLNorm, as printed.
 #
 # They are the papers' own measurements with their dictionaries, cleaning and versions, none of
 # which is published; rows marked "published" are to look at, not to compare to the second digit.
@@ -303,7 +303,7 @@ QUAERO = (
 
 
 # -------------------------------------------------------------------------------------------------
-# The tables of Phan et al. 2019 (BNE), as printed, to be set beside our own rows.
+# The tables of Phan et al. 2019 (BNE), as printed.
 #
 # The paper searches the names that UMLS 2018AA has for the diseases or chemicals of CTD, a larger
 # dictionary than MEDIC alone: compare the distances between rows, not their levels. XM answers a
@@ -387,7 +387,7 @@ SIMILARITY: tuple[PublishedRow, ...] = tuple(_rows_of_pairs())
 
 
 # -------------------------------------------------------------------------------------------------
-# The tables of Liang, Xue and Ruan (arXiv 2101.09101), as printed, to be set beside our own rows.
+# The tables of Liang, Xue and Ruan (arXiv 2101.09101), as printed.
 #
 # CHIP-2019, the two parts of its test set as one: 2,851 mentions of one name and 149 of several,
 # among 9,867 codes. BERT is Google's for Chinese; the best row very likely is an ensemble of five.

@@ -1,4 +1,4 @@
-"""Ranks of gold concepts: who is ahead of them and tied with them, and the scores that follow."""
+"""Ranks of gold concepts, with ties, and the scores computed from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = TypeVar("Array", np.ndarray, "jax.Array")
 
 
 class GoldCounts(NamedTuple):
-    """Of each of M mentions, what `rank_scores` takes."""
+    """For each of M mentions, the counts that `rank_scores` uses."""
 
     ahead: np.ndarray  # int [M]: other concepts that are nearer than the nearest gold concept
     tied: np.ndarray  # int [M]: other concepts as near as it

@@ -1,4 +1,4 @@
-"""Records of evaluations, and the JSON file of them: what was measured, on what and how.
+"""Records of evaluations, and their JSON file: what was measured, on what and how.
 
 A score means little without its protocol: the same vectors give other numbers over a smaller
 dictionary, with another pooling or with ties counted otherwise. So each record holds all of it.
@@ -54,7 +54,7 @@ E = TypeVar("E", bound=EncoderRecord)
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRecord(Generic[E]):
-    """One benchmark scored with one encoder."""
+    """The result of one benchmark with one encoder."""
 
     benchmark: str
     kind: str  # "normalization", "similarity", "concept similarity", ...: a table each

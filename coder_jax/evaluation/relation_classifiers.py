@@ -1,4 +1,4 @@
-"""Classifiers of relations on fixed vectors or fine-tuned ones: training and scores."""
+"""Relation classifiers on fixed or fine-tuned vectors: training and scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierSettings:
-    """How the classifier is trained; the defaults are those for fixed features of an encoder.
+    """Settings of the classifier's training; the defaults are those for fixed features of an
+    encoder.
 
     Attributes:
       epochs: passes over the training pairs, each in a new random order.
@@ -177,8 +178,6 @@ def _predict(
 # trained with cross-entropy for 50 epochs; the score is the accuracy on the test pairs. The vectors
 # are fixed features (learning rate 1e-3, batches of 512 pairs) or trained along (encoders: 2e-5, 96
 # pairs; word and concept vectors: 1e-3, and 512 pairs as in the released code).
-#
-# What else the training needs is in softmax_classifier.py.
 
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 # Of word and concept vectors, fixed or trained along: the released code's rate is constant there.
@@ -364,7 +363,7 @@ def _trained(features: str, encoder: EncoderRecord) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Relation classification with vectors that are trained along with the linear softmax on them.
+# Relation classification with fine-tuned vectors, trained together with the linear softmax.
 #
 # Those of an encoder: terms are padded, not packed, as each step takes a whole batch of pairs,
 # drawn anew. Or those of a file. Of word vectors each word's is trained, and concepts that share a

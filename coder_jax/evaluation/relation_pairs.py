@@ -1,4 +1,4 @@
-"""Files of relations between concepts: pairs of concepts with the label of their relation.
+"""Files of relations: pairs of concepts, each with the label of its relation.
 
 Of relation classification:
 
@@ -32,7 +32,7 @@ HEADER = ["head", "tail", "label"]
 
 @dataclass(frozen=True)
 class RelationPairs:
-    """Heads and tails, concepts, and the label of the relation between them."""
+    """Heads, tails, and the label of the relation from each head to its tail."""
 
     heads: list[str]
     tails: list[str]

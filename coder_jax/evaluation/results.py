@@ -11,7 +11,7 @@ from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EvaluationRecord
 
 # -------------------------------------------------------------------------------------------------
-# Intervals of scores: how far a score would move with other mentions, pairs or triplets.
+# Bootstrap intervals: how much a score would vary with other mentions, pairs or triplets.
 #
 # 95 % percentile intervals of the bootstrap: what was scored is drawn anew with replacement, as
 # many as there were, 2,000 times. An interval says nothing of what else could differ, such as the
@@ -118,7 +118,7 @@ def spearman_interval(
 
 
 # -------------------------------------------------------------------------------------------------
-# Rows and cells of tables: what the tables of all kinds of benchmarks are made of.
+# Rows and cells of result tables.
 
 
 @dataclass(frozen=True)

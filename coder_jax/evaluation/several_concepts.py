@@ -1,4 +1,4 @@
-"""Mentions of one concept or several: the benchmark, its scores and its baselines."""
+"""Mentions with one or several gold concepts: the benchmark, its scores and baselines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.process import BadInput, progress_bar
 
 # -------------------------------------------------------------------------------------------------
-# Scores of answers that are sets: accuracy, recall of candidates, accuracy of their number.
+# Scores of answers that are sets: accuracy, recall of candidates, accuracy of the set's size.
 #
 # As Liang, Xue and Ruan count them (arXiv 2101.09101, section 4.2 and tables 2, 7 and 8), M
 # mentions of which each has a set of gold concepts. A gold concept that the dictionary lacks is -1
@@ -42,7 +42,7 @@ _MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or m
 
 
 class Share(NamedTuple):
-    """How many are right, of how many."""
+    """A number of right cases, out of a total."""
 
     right: int
     of: int
@@ -118,7 +118,7 @@ def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]
 
 
 class NumberAccuracy(NamedTuple):
-    """How often the number of names is right.
+    """How often the predicted number of concepts is right.
 
     Attributes:
       uni: of the mentions with one gold concept.
@@ -155,7 +155,7 @@ def number_accuracy(numbers: Sequence[int], gold_numbers: Sequence[int]) -> Numb
 
 
 # -------------------------------------------------------------------------------------------------
-# What mentions are answered without an encoder: letters alone, and what training mentions mean.
+# Baselines without an encoder: by letters, and by the training mentions.
 
 _DISTANCES_AT_ONCE = 1 << 24
 _PLUS = ("+", "\uff0b")  # also as wide as a Chinese character
@@ -218,7 +218,7 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions of one concept or several, each answered with a set of concepts.
+# The benchmark: each mention is answered with a set of concepts.
 #
 # Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
 # them are the answer is scored: `score` takes the nearest name of an encoder, always one;

@@ -1,4 +1,4 @@
-"""What benchmarks ask of vectors, and what gives them: encoders and files of vectors."""
+"""Vectors for benchmarks, from encoders and from files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms of an evaluation in, their vectors out: a dictionary's as this machine keeps them.
+# Vectors of an evaluation's terms; those of dictionaries are cached on disk.
 
 
 def vectors_of_terms(
@@ -89,7 +89,7 @@ def _distinct(terms: Iterable[str]) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Files of word or concept vectors in, a table of the vectors that are wanted out.
+# Files of word or concept vectors, of which only the needed ones are read.
 #
 # - word2vec binary: "count width" and a line break, then each key, a blank and its float32 values;
 # - word2vec text: "count width", then a line for each key, blanks between the values; or, as GloVe
@@ -106,7 +106,7 @@ _POLL_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class VectorTable:
-    """Vectors of keys.
+    """A table of vectors by key.
 
     Attributes:
       row_of: key -> row of `vectors`; the first of equal keys counts.
@@ -288,10 +288,10 @@ def _longer(place: str, count: int) -> BadInput:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a benchmark asks of an encoder: keys in; vectors, and which keys have one, out.
+# The protocol `Vectors`, through which benchmarks get vectors for keys.
 #
-# A key is a term, or, for concept vectors, a concept. Benchmarks take any `Vectors`; a benchmark
-# that has concepts as well as terms gives the one that the vectors are keyed by.
+# A key is a term, or, for concept vectors, a concept. A benchmark that has concepts as well as
+# terms uses those that the vectors are keyed by.
 
 TERMS, CONCEPTS = "terms", "concepts"
 
@@ -316,7 +316,7 @@ class Vectors(Protocol):
 
 
 class EncodedTerms:
-    """The vectors of a `TermEncoder`: every term has one."""
+    """The vectors of a `TermEncoder`; every term has one."""
 
     keyed_by = TERMS
 
@@ -370,11 +370,11 @@ def terms_only(keyed_by: str, path: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# A table of vectors in; a vector for each concept, or each term by its words, out.
+# Vectors from a table: of a concept by its key, or of a term by its words.
 
 
 class TableVectors(ABC):
-    """The vector of a key is the mean of its rows of a table; a key without any has none."""
+    """The vector of a key is the mean of its rows of a table; a key without rows has no vector."""
 
     keyed_by: str
     vectors_of: str  # what has a row of its own: "words", "names" or "concepts"
@@ -407,7 +407,7 @@ class TableVectors(ABC):
 
 
 class WordVectors(TableVectors):
-    """A term's vector is the mean over its words that have one (CODER paper, section 4.3).
+    """The vector of a term is the mean of the vectors of its words (CODER paper, section 4.3).
 
     Words stand between blanks. One that is not in the file is looked up without the punctuation at
     its ends, then in small letters.
@@ -485,7 +485,7 @@ def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of vectors, or a folder of skip-grams, in; what benchmarks ask of it out.
+# `Vectors` made of a file of vectors or a folder of skip-grams.
 
 _NAME = "name: "  # before a name in a table that has words, too: no word has a blank
 

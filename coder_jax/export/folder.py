@@ -1,4 +1,4 @@
-"""Export of an encoder as a Hugging Face folder, checked before it gets its name."""
+"""Export of an encoder as a Hugging Face folder whose vectors are checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
-# The files that make a model folder open in sentence-transformers: modules and their settings.
+# The files that make a model folder open in sentence-transformers.
 
 # Module names and keys as sentence-transformers 2 to 6 all read them.
 _TRANSFORMER, _POOLING, _DENSE, NORMALIZE = (
@@ -112,7 +112,7 @@ def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# An exported folder and the Bert it came from in; how far apart their vectors are out.
+# The check of an export: how far its vectors are from those of the trained Bert.
 
 _TOLERANCE = 1e-5  # of unit vectors, float32
 PROBE_TERMS = [
@@ -320,7 +320,7 @@ def sentence_transformers_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
+# The export itself.
 #
 # The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
 # `TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
@@ -465,7 +465,7 @@ def _write_descriptions(
 
 
 # -------------------------------------------------------------------------------------------------
-# An export on its way out: to the Hugging Face Hub, or into a bucket.
+# Upload of an export to the Hugging Face Hub or a bucket.
 
 
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:

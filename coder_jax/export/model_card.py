@@ -1,4 +1,4 @@
-"""What is known of a model in; the README.md of its folder out, with nothing invented.
+"""The model card (README.md) of an export, filled only with recorded facts.
 
 The card says only what the caller gives: sections without content are left out.
 """

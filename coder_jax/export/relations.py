@@ -1,4 +1,4 @@
-"""The relations of a trained encoder, table and labels: written into an export and read back."""
+"""The relation table of a trained encoder and its labels, in an export."""
 
 import dataclasses
 import hashlib

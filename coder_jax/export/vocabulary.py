@@ -1,4 +1,6 @@
-"""Export of an encoder whose vocabulary grew: the rows of the new word pieces, and the folder."""
+"""Export of an encoder with a larger vocabulary: embeddings of the new word pieces, and the
+folder.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
-# The word table of a BERT whose vocabulary grew: rows of new pieces begin at those of old ones.
+# The word embeddings after the vocabulary grew: new rows are made of those of old pieces.
 
 
 def _old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
@@ -146,7 +148,7 @@ def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder and new word pieces in; a Hugging Face folder of the encoder that knows them out.
+# The export of an encoder with new word pieces.
 
 # What its model card says of the encoder that is true of the new one, too.
 _OF_BASE = ("language", "license", "license_name", "license_link")
@@ -161,7 +163,7 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Extendable:
-    """An encoder whose vocabulary can grow.
+    """An encoder to which word pieces can be added.
 
     Attributes:
       name: folder or hub id, as it was given.
@@ -195,7 +197,7 @@ class Extendable:
 
 
 class Extended(NamedTuple):
-    """What became of it.
+    """The result of an extension.
 
     Attributes:
       rows: of the word table.

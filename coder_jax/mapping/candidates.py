@@ -1,4 +1,4 @@
-"""Candidates for a mention: terms that are near by vectors, by letters, or by both."""
+"""Candidate terms for a mention: similar by vectors, by letters, or by both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# How alike strings are in their letters: TF-IDF of three-letter pieces, and the most alike terms.
+# Similarity of letters: TF-IDF of character trigrams, and the most similar terms.
 #
-# What vectors of word pieces are bad at, this is good at: typing errors, and names of another
+# It complements vectors of word pieces, which are weak at typing errors and at names of another
 # language that share a root with the dictionary's.
 
 _LETTERS = 3  # in a piece
@@ -80,7 +80,7 @@ class _Characters:
 
 
 # -------------------------------------------------------------------------------------------------
-# A mention in, the concepts that come into question out: by vectors, by letters, or by both.
+# Candidate concepts of a mention, by vectors, by letters, or by both.
 
 # Scores closer than this are the same: rounding and the place in a packed batch move them so far.
 SAME = 1e-6

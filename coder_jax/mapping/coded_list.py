@@ -1,4 +1,4 @@
-"""Coded lists: the answer to a mention, its row in a table, and what people decided on it."""
+"""Coded lists: answers to mentions, their rows in a table, and people's decisions on them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from data_pipeline.files.tables import read_rows
 from data_pipeline.process import BadInput, did_you_mean
 
 # -------------------------------------------------------------------------------------------------
-# What mapping answers: for each mention a status and the concepts that come into question.
+# The answer to a mention: a status and candidate concepts.
 
 # What candidates are found by.
 KINDS = ("vectors", "characters", "both")
 
 
 class Status(StrEnum):
-    """How a mention was answered."""
+    """The kind of answer that a mention got."""
 
     EXACT = "exact"  # the mention is a string of the dictionary, case and blanks aside
     NEAR = "near"  # the nearest term
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A concept that comes into question, by its best term."""
+    """A candidate concept, with its best term."""
 
     concept: str
     term: str  # as the dictionary writes it
@@ -72,7 +72,7 @@ class Answer:
 
 
 # -------------------------------------------------------------------------------------------------
-# Answers in, the rows of a coded list out: what is written beside each mention.
+# The columns of a coded list, which are written beside each mention.
 
 CODED_COLUMNS = {
     "concept": "identifier; empty where there is no answer",
@@ -150,7 +150,7 @@ def in_words(answers: Sequence[Answer]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What people decided on a coded list: read from the file that a review page saves, and applied.
+# People's decisions on a coded list: read from the file of a review page, and applied.
 
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
 _COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
@@ -162,7 +162,7 @@ _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 class Decision(NamedTuple):
-    """What a person decided on a mention."""
+    """A person's decision on a mention."""
 
     concept: str | None  # None: no concept of the dictionary fits
     note: str = ""

@@ -1,4 +1,4 @@
-"""How far an answer may be trusted: cut-offs of similarity, and how they are measured."""
+"""Confidence in answers: cut-offs of similarity, and how they are measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Cut-offs: from which similarity on answers are given, and how many of them are then right.
+# Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
 #
 # They are measured on mentions whose concept is known (`evaluate`), a table for each language, and
 # kept as cutoffs.json.
@@ -34,7 +34,7 @@ _MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave 
 
 
 class Cutoff(NamedTuple):
-    """A row of a table: what is to be expected of one cut-off."""
+    """A row of a table: the expected coverage and precision of a cut-off."""
 
     cutoff: float  # of similarities
     precision: float  # share of the answers that were right
@@ -44,7 +44,7 @@ class Cutoff(NamedTuple):
 
 @dataclass(frozen=True)
 class CutoffTable:
-    """What was found at some cut-offs, lowest first; each has fewer answers than the one before.
+    """Results at some cut-offs, lowest first; each has fewer answers than the one before.
 
     Attributes:
       mentions: how many were looked up.
@@ -151,7 +151,7 @@ def cutoff_for(
 
 
 class MeasuredRule(NamedTuple):
-    """What `measure` found for a language, beside its table: see `normalizer.Confidence`."""
+    """The rule measured for a language, stored beside its table: see `normalizer.Confidence`."""
 
     weight_of_letters: float  # beside vectors, see `candidates.Candidates`
     intercept: float
@@ -161,7 +161,7 @@ class MeasuredRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """The tables of an encoder: of all mentions, and of each language where these are known.
+    """The tables of an encoder: for all mentions, and for each language if known.
 
     Attributes:
       tables: by language, such as "ENG"; ALL is always there. Their cut-offs are of similarities,
@@ -273,7 +273,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose concept is known in, the rule by which `normalize` answers out.
+# Measures the rule by which `normalize` answers, on mentions whose concept is known.
 #
 # For each language it is measured how much letters should count beside vectors, how likely an
 # answer is right by its similarity and margin, and what precision and coverage each cut-off then

@@ -1,4 +1,4 @@
-"""Mentions to concepts: the same string first, then the nearest term, or no answer and why."""
+"""Normalization of mentions: same string first, then nearest term, or no answer and the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary's terms in, those that have the same string as a mention out.
+# Exact matches: a dictionary's terms that have the same string as a mention.
 
 _TERMS_AT_ONCE = 1 << 20
 
@@ -76,9 +76,9 @@ class _SameStrings:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions that name nothing: empty ones, numbers, and what people write where they have no answer.
+# Mentions without content: empty ones, numbers, and placeholders such as "n/a".
 #
-# An encoder finds a nearest term for every string; these are told apart before it is asked.
+# An encoder finds a nearest term for every string, so these are recognized first.
 
 # What stands in for an answer, in the languages of the lists that hospitals keep.
 _PLACEHOLDERS = """
@@ -130,7 +130,7 @@ def why_unanswerable(mention: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# A user's own list of abbreviations: `MI<TAB>myocardial infarction`.
+# A user's list of abbreviations: `MI<TAB>myocardial infarction`.
 
 
 def read_abbreviations(path: str | Path) -> dict[str, str]:
@@ -163,11 +163,11 @@ def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# When the nearest concept is the answer: how near it must be, and how likely it then is right.
+# The rule by which the nearest concept becomes the answer.
 
 
 class Confidence(NamedTuple):
-    """How likely an answer is right: a logistic regression on its similarity and margin.
+    """The probability that an answer is right: a logistic regression on similarity and margin.
 
     The margin, by how much the second concept is further away, tells more than the similarity: near
     the right concept of "fracture of the left hand" is that of "fracture of the right hand".
@@ -200,7 +200,7 @@ class Confidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """What the nearest concept needs to be the answer.
+    """The conditions under which the nearest concept is the answer.
 
     Attributes:
       least_similarity: of the best term.
@@ -235,11 +235,11 @@ def margin_of(candidates: Sequence[Candidate]) -> float:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts of a dictionary out: the same string before the nearest term.
+# The normalizers.
 
 
 class Near(NamedTuple):
-    """What comes into question for a string."""
+    """The candidates of a string."""
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer

@@ -16,13 +16,14 @@ from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout
 
 # -------------------------------------------------------------------------------------------------
-# Sequences of two parts whose attention is led by keywords.
+# Sequences of two parts with keyword-guided attention.
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probes:
-    """Sequences of two parts that begin with [CLS] and K probes, which see words of a kind alone.
+    """Sequences of two parts that begin with [CLS] and K probes, each of which attends to one kind
+    of keyword.
 
     Liang, Xue, Ruan 2021, section 3.2 (keyword-attentive ranker).
     """
@@ -44,7 +45,7 @@ class Probes:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a BERT is made of: embeddings, attention, dense layers, with dropout that needs no state.
+# The layers of a BERT: embeddings, attention, dense layers, stateless dropout.
 #
 # Shapes: R rows, L tokens per row, T tokens of any axes, D hidden width, H heads, K head width.
 
@@ -61,7 +62,7 @@ MASKED = -1e30
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """What is added to the logits of attention, and what its probabilities are multiplied by.
+    """Terms added to the logits of attention, and factors of its probabilities.
 
     Where the mask is that of segments alone, it has these too: a kernel then needs nothing else.
     """
@@ -313,7 +314,7 @@ def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# From the tokens of packed rows to terms: where each begins, and one vector for each.
+# Pooling: where each term begins in the packed rows, and one vector for each.
 #
 # Shapes: R rows, L tokens per row, N terms, D hidden width.
 
@@ -359,7 +360,7 @@ def _mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int)
 
 
 # -------------------------------------------------------------------------------------------------
-# BERT on packed rows: token ids of many terms in, hidden states or one vector per term out.
+# BERT on packed rows.
 #
 # Several terms lie in one row; attention is block-diagonal, so that a term never sees its
 # neighbours, and positions restart at every term. Hence the vector of a term is the same as if it
@@ -541,7 +542,7 @@ class Bert(nnx.Module):
 
 
 class Structure(NamedTuple):
-    """An encoder without its parameters.
+    """The structure of an encoder, without its parameters.
 
     Attributes:
       graph: what nnx makes it of.

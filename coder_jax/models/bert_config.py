@@ -49,7 +49,9 @@ Rate = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class HfSizes(TypedDict):
-    """What config.json of each architecture has; the bounds are some times what the largest has."""
+    """The keys that every architecture's config.json has; bounds are several times the largest in
+    use.
+    """
 
     vocab_size: Vocabulary
     hidden_size: Width

@@ -1,4 +1,4 @@
-"""Attention of packed rows as one GPU kernel: nothing of size L x L ever lies in device memory.
+"""Attention of packed rows as one GPU kernel that stores no L x L array in device memory.
 
 A row is short (at most 128 tokens), so one program holds the logits of a row and a head in its
 registers: products, softmax, dropout and their gradients are one kernel each way. It computes what

@@ -1,4 +1,4 @@
-"""The files of a Hugging Face model, and how a model folder says that its vectors are made."""
+"""Files of Hugging Face models, and how a model folder says that its vectors are made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import CLEANING
 
 # -------------------------------------------------------------------------------------------------
-# The files of a Hugging Face model: folder or hub id in, JSON dicts and numpy tensors out.
+# Reads the JSON and weight files of a model, from a folder or the Hub.
 
 _SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
 SAFETENSORS, _TORCH_BIN = "model.safetensors", "pytorch_model.bin"
@@ -41,7 +41,7 @@ class _WeightIndex(TypedDict):
 
 
 class Weight(NamedTuple):
-    """One row of a table of names: a weight in a file, and its place among our parameters."""
+    """A row of a name table: a weight in a file, and its place among our parameters."""
 
     hf_name: str
     path: tuple[str | int, ...]  # in the parameter tree
@@ -190,7 +190,7 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# How a model folder's vectors are made: pooling, cleaning, length; read from and written to it.
+# How vectors are made (pooling, cleaning, length), read from and written to a model folder.
 #
 # Our exports say it in coder_jax.json; sentence-transformers folders in modules.json and
 # 1_Pooling/config.json; a plain BERT says nothing, and gets the paper's [CLS] and length 32.
@@ -201,7 +201,7 @@ _OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens"
 
 
 class Module(TypedDict):
-    """One of the modules that modules.json of sentence-transformers lists."""
+    """An entry of sentence-transformers' modules.json."""
 
     type: str
     path: Annotated[str, Meta(pattern=r"^[\w./-]*$")]

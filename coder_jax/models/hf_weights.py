@@ -1,4 +1,4 @@
-"""Weights of Hugging Face to our encoders and back, and the architectures for which that works."""
+"""Import and export of Hugging Face weights, for the supported architectures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from data_pipeline.files.identity import read_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Which architectures of Hugging Face import, and the config and the encoder of each.
+# The supported architectures, with the config and encoder class of each.
 
 # model_type in config.json -> what reads the rest of it.
 _CONFIGS: dict[str, type[BertConfig]] = {
@@ -66,7 +66,7 @@ def abstract_bert(
 
 
 # -------------------------------------------------------------------------------------------------
-# Hugging Face's names of a ModernBERT's weights, and where each goes.
+# Hugging Face's weight names of a ModernBERT, and our parameters.
 
 _MODERN_ANCHOR = "embeddings.tok_embeddings.weight"  # what tells the prefix of a file's names
 
@@ -98,7 +98,7 @@ def _modernbert_names(config: ModernBertConfig) -> list[Weight]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Hugging Face weights to our encoders and back, through one name table each.
+# Import and export of weights, through one name table for each architecture.
 #
 # In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
 # sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
@@ -112,7 +112,9 @@ _QKV = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What happened to the names of a weight file; `print(report)` tells it in lines."""
+    """The names of a weight file that were loaded, missing or left over; `print(report)` lists
+    them.
+    """
 
     source: str
     loaded: int

@@ -217,7 +217,7 @@ def _bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
 
 
 # -------------------------------------------------------------------------------------------------
-# ModernBERT on packed rows: token ids of many terms in, hidden states or a vector per term out.
+# ModernBERT on packed rows.
 #
 # Warner et al. 2024, 'Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder'. Against
 # BERT: rotary positions in place of a table, norms before attention and feed-forward part (none

@@ -24,7 +24,7 @@ from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import STOP_WORDS, TOKEN, rules_hash
 
 # -------------------------------------------------------------------------------------------------
-# LSTMs over packed rows: the state begins anew where a sequence does.
+# LSTMs over packed rows, whose state is reset at the beginning of each sequence.
 #
 # Shapes: R rows, L tokens per row, N sequences, I input width, H hidden width, G gates * H.
 
@@ -184,7 +184,7 @@ def _matmul(one: jax.Array, other: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# The encoder of names of BNE: characters, BiLSTM, the word's vector, BiLSTM, max, linear layer.
+# The network of BNE: characters, BiLSTM, word vector, BiLSTM, max, linear layer.
 #
 # Phan, Sun, Tay 2019, "Robust representation learning of biomedical names", section 3.2. Words have
 # a fixed vector of skip-grams, which comes with the batch; a word without one has a trained vector
@@ -332,7 +332,7 @@ def name_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# The files of an encoder of names: written, and read.
+# The files of an encoder of names.
 #
 # config.json               model_type bne, the shape, the alphabet
 # model.safetensors         the trained parameters, names with dots
@@ -359,7 +359,7 @@ class _NameConfig(TypedDict):
 
 
 class NameFiles(NamedTuple):
-    """What the files hold."""
+    """The content of these files."""
 
     config: NameEncoderConfig
     params: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The report of a run, put together: its subject, its parts, and why some are left out."""
+"""Builds the report of a run: its subject, its parts, and why some are left out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from data_pipeline.files.identity import ENCODER, read_identity
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report lacks, why, and the command that would give it.
+# Missing parts of a report, with the reason and the command that provides them.
 
 
 def _left_out(
@@ -133,7 +133,7 @@ def _left_out(
 
 
 # -------------------------------------------------------------------------------------------------
-# A run folder or a model folder in; its encoder, relation matrices and training metrics out.
+# The subject of a report: the encoder, relation matrices and training metrics of a run or model.
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _model_subject(name: str, path: str, pooling: str | None) -> Subject:
 
 
 # -------------------------------------------------------------------------------------------------
-# The parts of a report out of what the command line names: all that takes time is called here.
+# The parts of a report, built from the command line. All that takes time is called here.
 
 
 @dataclass(frozen=True, kw_only=True)

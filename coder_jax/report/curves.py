@@ -1,4 +1,4 @@
-"""Training curves of a run, and curves of other runs that are drawn beside them."""
+"""Training curves of a run, and curves of other runs to compare with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The curves of a run: the lines of metrics.jsonl, put into panels of curves that share their axes.
+# The curves of a run: metrics.jsonl as panels of curves with shared axes.
 #
 # Which there are depends on the metrics that a run wrote, not on its system. Metrics whose names
 # begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
@@ -310,7 +310,7 @@ def panel_table(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of panels of curves, by which an experiment hands what it found to a report.
+# A file of panels of curves, through which an experiment adds its results to a report.
 
 _FORMAT = 1
 _REMEDY = "write it again with `python -m launch.ablation --steps 250 1000` and the same --out"

@@ -1,4 +1,4 @@
-"""Terms of a dictionary in a report: which are shown, their neighbours, their maps."""
+"""Dictionary terms in a report: the choice of terms, their neighbours, their maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Which terms and concepts of a dictionary a report shows: a choice that a seed decides.
+# The terms and concepts of a dictionary that a report shows, chosen by a seed.
 #
 # Concepts are taken in the order of a hash of their identifier, whole: so the choice does not
 # depend on the order of the dictionary's rows, and a term keeps its synonyms beside it.
@@ -40,7 +40,7 @@ _LEAST_CONCEPTS, _LEAST_OF_TYPE = 3, 10  # for a map to be worth a look
 
 @dataclass(frozen=True)
 class MapGroup:
-    """What a map draws in one colour: a concept and its terms, or a type and its concepts."""
+    """The points of one colour on a map: a concept's terms, or a type's concepts."""
 
     name: str
     terms: list[str]
@@ -48,7 +48,7 @@ class MapGroup:
 
 @dataclass(frozen=True)
 class ShownTerms:
-    """A dictionary, and what of it a report shows.
+    """A dictionary and its part that a report shows.
 
     Attributes:
       types: semantic types of its concepts, as far as they are known.
@@ -190,12 +190,12 @@ def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms with their vectors in; the nearest other terms of each out, as data for the explorer.
+# Data of the explorer: the nearest other terms of each term.
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What the explorer knows: distinct terms, each with its concepts.
+    """The explorer's distinct terms, each with its concepts.
 
     Attributes:
       terms: N distinct strings.
@@ -297,7 +297,7 @@ def _coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Vectors of terms in groups in, maps out: t-SNE in two dimensions, encoders side by side.
+# Maps: t-SNE of groups of terms in two dimensions, encoders side by side.
 #
 # Figures 2 and 3 of the CODER papers (section 5.2), whose groups are concepts and semantic types.
 # The number below each map is measured on the vectors themselves, which a map only hints at.
@@ -323,7 +323,7 @@ class Map:
 
 @dataclass(frozen=True)
 class MapFigure:
-    """The same terms in the map of each encoder."""
+    """The same terms on the map of each encoder."""
 
     groups: list[MapGroup]
     maps: list[Map]

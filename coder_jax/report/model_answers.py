@@ -36,7 +36,7 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What recall and rank answers to mentions: the generator's candidates, and how they are ranked.
+# Recall and rank: the generator's candidates for mentions, and their ranking.
 
 _MOST_MENTIONS, _MOST_OF_SEVERAL = 40, 15  # shown; and of these, most that mean several concepts
 _SPLITS = ("dev", "test", "train")  # whoever looks at single mentions of test chooses by them
@@ -232,7 +232,7 @@ def _shown_mentions(
 
 
 # -------------------------------------------------------------------------------------------------
-# What a model with classes answers to mentions, beside the nearest terms of the same encoder.
+# A classifier's answers, beside the nearest terms of the same encoder.
 
 _MOST_CLASS_MENTIONS = 40
 _GUESSES = 3  # of each mention, by classes and by terms

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs neither network nor other files."""
+"""The HTML page of a report, as one file without external resources."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from data_pipeline.files.whole import written_whole
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# HTML files that need neither network nor other files: how one is filled, and how it is written.
+# Self-contained HTML files: how one is filled and written.
 #
 # Strings of users and terminologies reach a page in three ways only: escaped by Jinja; in pictures,
-# escaped by a writer of XML (`pictures.py`); or as data, where no term can end a script or begin an
-# element: JSON in which <, > and & are written as \u003c and so on (Jinja's `tojson`), or base64. A
-# content security policy lets nothing run but the page's own script, by its hash, and lets nothing
-# be fetched.
+# escaped by a writer of XML (`report.pictures`); or as data, where no term can end a script or
+# begin an element: JSON in which <, > and & are written as \u003c and so on (Jinja's `tojson`), or
+# base64. A content security policy lets nothing run but the page's own script, by its hash, and
+# lets nothing be fetched.
 
 _FOLDERS = "coder_jax.report"  # the package in which the folders of templates are
 _COLOURS = "page"  # the folder with the colours of all pages, light and dark
@@ -90,14 +90,14 @@ def write_html(page: str, out: Path, option: str = "--out") -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# The page of a report: one HTML file that needs neither network nor other files.
+# The content of a report's page.
 
 _HERE = "page"  # the folder of the template, the style and the script
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part that the report does not have: why, and what to type for it."""
+    """A part that the report lacks: the reason, and the command that provides it."""
 
     part: str
     why: str
@@ -106,7 +106,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a page shows; what is None or empty is left out.
+    """The content of a page; parts that are None or empty are left out.
 
     Attributes:
       title: such as the encoder's name.

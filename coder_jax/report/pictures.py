@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # Scores, similarities and cut-offs, drawn by matplotlib; and the style of all pictures.
 #
-# matplotlib is needed only here and in `pictures.py`, and is imported when something is drawn.
+# matplotlib is needed only in this module, and is imported when something is drawn.
 
 # The names and values of the page's colours in light (report.css): in the page the reader's setting
 # decides. The first eight, of curves, are told apart by all readers, as Okabe and Ito's palette.
@@ -255,10 +255,9 @@ def _save(figure: Figure, output: str | Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Curves over the steps of a run, or of several, drawn by matplotlib.
+# Curves over the steps of one or several runs, drawn by matplotlib.
 #
-# They are the same in a picture of its own and in the page of a report, which has them as SVG
-# (`pictures.py`). matplotlib is imported when something is drawn.
+# The same curves are drawn as picture files and, as SVG, in the page of a report.
 
 _DOTS_UP_TO = 30  # points of a curve
 
@@ -362,7 +361,7 @@ def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Pictures of what training gave on held-out terms, for a run that has none of its own to draw.
+# Pictures of held-out scores, for runs that draw none of their own.
 
 Scored = tuple[TermEncoder, EvaluationRecord]
 
@@ -403,7 +402,7 @@ def _heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What relation matrices have learned: their singular values, and how alike they are.
+# Relation matrices: their singular values, and their similarity to each other.
 #
 # A relation whose matrix is the identity leaves vectors as they are, and training begins there:
 # what it learned is the difference from the identity. So relations are chosen by the size of that
@@ -417,7 +416,7 @@ _SPECTRUM_POINTS = 96
 
 @dataclass(frozen=True)
 class RelationFigure:
-    """Some relations, in an order that has alike ones side by side.
+    """Some relations, ordered so that similar ones are adjacent.
 
     Attributes:
       labels: n of them.
@@ -511,7 +510,7 @@ def _clustered(similarity: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Pictures of matplotlib as SVG within the page: curves, histograms, the heat map of relations.
+# matplotlib pictures as SVG inside the page: curves, histograms, the heat map of relations.
 #
 # What is written here fetches nothing and has no style of its own but for sizes: colours are the
 # page's (`var(--c0)`), so that they follow the reader's setting, and text stays text in the page's

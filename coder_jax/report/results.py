@@ -18,7 +18,7 @@ from coder_jax.report.curves import evaluated_among, is_number, scores_in
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report begins with: the scores before training beside those after it, and on what.
+# The first part of a report: scores before and after training.
 #
 # They come from records that say when they were made, of the same benchmark with the same
 # dictionary; or, where there are none, from the evaluations that a run made of itself.
@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class ComparedAnswer:
-    """One question, asked before training and after it.
+    """One question, answered before and after training.
 
     Attributes:
       benchmark: its name.
@@ -194,7 +194,7 @@ def _shown(value: float, percent: bool, sign: str = "") -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# JSON files of `evaluate` in, tables of their records beside the papers' rows out; and answers.
+# Result tables from the JSON files of `evaluate`, with the papers' rows; and wrong answers.
 
 _MOST_WRONG = 100  # answers that are listed of a record
 _MOST_CUTOFFS = 16  # rows of a table
@@ -202,7 +202,7 @@ _TINY = 1e-6  # ends are means that were added up in another order
 
 
 class WrongAnswer(NamedTuple):
-    """A mention that was answered with another concept."""
+    """A mention that was answered with a wrong concept."""
 
     mention: str
     gold: str  # preferred terms of its concepts, or these where they have none

@@ -1,4 +1,4 @@
-"""The review page, on which people decide on a coded list: one HTML file that works offline."""
+"""The review page, on which people check a coded list: one HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coder_jax.report.page import fill, write_html
 from data_pipeline.dataset.dictionary import Dictionary
 
 # -------------------------------------------------------------------------------------------------
-# What the review page holds: the mentions with their candidates, and the concepts to search.
+# The data of the review page: mentions with candidates, and the concepts that can be searched.
 
 _MOST_TERMS = 150_000  # a page of some 4 MB, which a browser searches while one types
 
@@ -139,7 +139,7 @@ def _concepts(dictionary: Dictionary, terms: Mapping[str, Mapping[str, None]]) -
 
 
 # -------------------------------------------------------------------------------------------------
-# A coded list in; one HTML file on which people decide on it out, without network or server.
+# Writes the review page.
 #
 # Mentions, candidates and terms are in the file as JSON, packed by gzip, in base64: browsers unpack
 # it themselves, and nothing in it can be taken for HTML.

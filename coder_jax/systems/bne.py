@@ -1,4 +1,4 @@
-"""BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
+"""BNE: names, encoded from words and characters, are pulled to synonyms, concepts and contexts.
 
 Phan, Sun and Tay, Robust representation learning of biomedical names, ACL 2019. From top to bottom:
 the losses (section 3.2, equations 3 to 6), the types of run.json, the system, its recipes, and its
@@ -92,7 +92,7 @@ from data_pipeline.sources.text import words_of
 from data_pipeline.terminology.cleaning import clean, with_cleaning
 
 # -------------------------------------------------------------------------------------------------
-# The logistic losses of BNE, on raw dot products: what belongs together against what does not.
+# The logistic losses of BNE, on raw dot products of positive and negative pairs.
 #
 # Phan, Sun, Tay 2019, section 3.2: :math:`\ell(x) = \log(1 + e^{-x})`, equations 3 to 5 as
 # rewritten under "Distance Function and Optimization", with one negative of the mini-batch for each
@@ -239,7 +239,7 @@ def _bne_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of BNE holds, key by key: types for `identity.typed`.
+# The content of a BNE run's run.json, as types for `identity.typed`.
 
 
 class _VectorsOfRun(TypedDict):
@@ -622,7 +622,7 @@ def _recipe(name: str, **changes: Any) -> Config[BneSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder of names as a folder for the Hub, and what is known of it.
+# The export of an encoder of names.
 #
 # Beside the files of `models.names`
 #   cleaning.json     a tokenizer whose normalizers clean a string

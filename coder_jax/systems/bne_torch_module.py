@@ -1,4 +1,4 @@
-"""An encoder of names (BNE) in PyTorch: strings in, vectors out; a sentence-transformers module.
+"""The encoder of names of BNE in PyTorch, as a sentence-transformers module.
 
 Needs torch, tokenizers and safetensors; nothing of coder_jax. It lies in each export:
 

@@ -1,4 +1,4 @@
-"""CODER++: CODER on groups of nearest neighbours, which are found anew while it trains.
+"""CODER++: CODER on groups of nearest neighbours, which are found again during training.
 
 Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 Representations, BioNLP 2022.
@@ -151,7 +151,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 
 
 # -------------------------------------------------------------------------------------------------
-# The index of a refresh: all terms encoded, and for each anchor what is nearest to it.
+# The index of a refresh: all terms are encoded, and each anchor's nearest terms are found.
 #
 # FOLDER/neighbours.npy   int32 [A, k], of the anchors of the draw (`NeighbourDraw`)
 #

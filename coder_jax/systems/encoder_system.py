@@ -88,7 +88,7 @@ from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# The vectors of a pass: one for each term of its packed rows, with dropout that no cut changes.
+# The vectors of the terms in a pass, with dropout that does not depend on how a step is cut.
 
 PACKED = ("tokens", "positions", "segments")
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
@@ -214,11 +214,11 @@ def unit_length(vectors: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a system with an encoder holds, key by key: types for `identity.typed`.
+# The content of run.json for systems with an encoder, as types for `identity.typed`.
 
 
 class EncoderOfRun(TypedDict):
-    """What run.json says of the encoder that a run began with."""
+    """The encoder that a run started from, in run.json."""
 
     config: dict[str, Any]
     pooler: bool
@@ -228,13 +228,13 @@ class EncoderOfRun(TypedDict):
 
 
 class ModelOfRun(TypedDict):
-    """What others read of a run's `ModelConfig`."""
+    """The settings of a run's `ModelConfig` that other commands read."""
 
     pooling: str
 
 
 class SystemOfEncoder(SystemOfRun):
-    """What others read of a run's `EncoderSystem`."""
+    """The settings of a run's `EncoderSystem` that other commands read."""
 
     model: ModelOfRun
 
@@ -246,7 +246,7 @@ class ConfigOfEncoder(ConfigOfRun):
 
 
 class StartOfEncoder(StartOfRun):
-    """What run.json says of a run's start."""
+    """The start of a run, in run.json."""
 
     encoder: EncoderOfRun
 
@@ -266,7 +266,7 @@ class EncoderRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# Systems that train a BERT on terms: the encoder, the parts beside it, the data, start and export.
+# The base class of systems that train a BERT on terms: encoder, heads, data, start and export.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,7 @@ class ModelConfig:
 
 
 class Head(abc.ABC):
-    """A part of the parameters that is trained beside the encoder; a system has some, as values."""
+    """A part of the parameters that is trained beside the encoder; a system has a tuple of them."""
 
     name: str
     """Of the part."""
@@ -543,7 +543,7 @@ class EncoderSystem(System):
 
 
 # -------------------------------------------------------------------------------------------------
-# Whether an encoder to start from fits the data, its license, and that of a run.
+# Checks of an initial encoder against the data, and licenses.
 
 
 def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
@@ -593,11 +593,11 @@ def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> 
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder as a folder for the Hub: the encoder, its relations, a model card.
+# The export of a trained encoder: the folder, its relations, the model card.
 
 
 class DescribedSystem(Protocol):
-    """A system that learns from a dataset, and has words for how."""
+    """A system that learns from a dataset, with a description of its training for the card."""
 
     title: ClassVar[str]
     paper: ClassVar[str]
@@ -731,7 +731,7 @@ def of_another_run(start: Mapping[str, Any]) -> bool:
 
 
 # -------------------------------------------------------------------------------------------------
-# A run's encoder mixed with its earlier checkpoints, or with the encoder that it began with.
+# Interpolation of a run's encoder with its earlier checkpoints or its initial encoder.
 #
 # What training brings to names it takes from the rest that an encoder knew. Between the weights of
 # the start and of the end lie encoders that have most of the one and keep more of the other
@@ -848,7 +848,7 @@ def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
 
 
 # -------------------------------------------------------------------------------------------------
-# Long work over many rows, in chunks that are files: after a kill it goes on where it was.
+# Long work over many rows, written in chunks so that a killed run can be resumed.
 #
 # .FILE.chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
 # FILE.about                what FILE and its chunks are made of, and how many rows each chunk has
@@ -968,7 +968,7 @@ def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What training makes of some terms by its encoder, in float32, and what is read of a run does.
+# The training vectors of some terms in float32, which every reader of a run must reproduce.
 
 _Rows = Mapping[str, Any]
 

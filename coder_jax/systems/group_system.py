@@ -1,4 +1,4 @@
-"""What systems have that learn from groups of terms: the losses, the relation table, the mean.
+"""What systems share that learn from groups of terms: losses, the relation table, the mean loss.
 
 The loss of a step is the mean over its groups (`mean_over_groups`, at the end). A `Group` is
 vectors and labels; a loss lives inside it. From top to bottom: the multi-similarity loss (Wang et
@@ -42,11 +42,11 @@ from data_pipeline.files.identity import Count, typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a system of groups holds beside what that of any encoder does.
+# The content of run.json for systems of groups, beyond that of any encoder.
 
 
 class StartOfGroups(StartOfEncoder):
-    """What run.json says of a run's start."""
+    """The start of a run, in run.json."""
 
     relations: Count
     types: Count
@@ -59,7 +59,7 @@ class GroupRun(EncoderRun):
 
 
 # -------------------------------------------------------------------------------------------------
-# Losses: pure functions of similarity matrices and masks. They know no model and no configuration.
+# Losses: pure functions of similarity matrices and masks, independent of model and configuration.
 #
 # All of this is float32 (or float64) with no matrix products inside; the similarities that come in
 # should be float32 of the highest matmul precision, because they are multiplied by beta = 50 here.
@@ -170,7 +170,7 @@ def weighed_pairs(
 
 
 # -------------------------------------------------------------------------------------------------
-# A group as the objectives see it: vectors and labels, no text and no encoder.
+# A group as the objectives see it: vectors and labels.
 #
 # A loss lives inside its group: nothing here sees another group, so groups can run side by side,
 # one after the other, or on other devices, with the same result. (Queries and logits are made for
@@ -318,7 +318,7 @@ def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
 # -------------------------------------------------------------------------------------------------
 # The relation table: one bilinear matrix per relation, [R, D, D], or one translation, [R, D].
 #
-# (head vector, relation) in, query vector out: the query is compared with tails as a term vector
+# It maps (head vector, relation) to a query vector, which is compared with tails as a term vector
 # would be. With the identity as matrix the query is the head itself, so that S is the special case
 # of S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 
@@ -409,11 +409,11 @@ def _all_queries(
 
 
 # -------------------------------------------------------------------------------------------------
-# The table as a part of a run, beside its encoder.
+# The relation table as a trained head of a system.
 
 
 class GroupHead(Head):
-    """A part that makes something of the vectors of groups, for their loss."""
+    """The protocol of a head that transforms the vectors of groups for their loss."""
 
     @abc.abstractmethod
     def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:

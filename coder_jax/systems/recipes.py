@@ -1,4 +1,4 @@
-"""The tables of systems and recipes: what `--recipe` names, and what a run.json is of."""
+"""The tables of all systems and recipes, by the names in `--recipe` and run.json."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

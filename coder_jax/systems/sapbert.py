@@ -1,4 +1,4 @@
-"""SapBERT: a multi-similarity loss on pairs of names that a miner of triplets finds.
+"""SapBERT: a multi-similarity loss on pairs of names, with mined triplets.
 
 Liu et al. 2021, section 2.
 """

@@ -1,4 +1,4 @@
-"""Trained models to predict with: encoders, classifiers, generators and rankers."""
+"""Opens trained models for prediction: encoders, classifiers, generators and rankers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Reading a run that was trained: what it learnt, and what is known of it.
+# Reads a trained run: its parameters, and what is recorded of it.
 
 
 def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A model with classes, be it a run or an export: what answers mentions with concepts itself.
+# Opens a concept classifier, from a run or an export.
 
 _SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
 
@@ -190,7 +190,7 @@ def records_of_classes(
 
 
 # -------------------------------------------------------------------------------------------------
-# Generators and rankers of a folder: a run, an export, or, as a generator, any encoder.
+# Opens generators and rankers, from a run or an export; any encoder can be a generator.
 
 
 def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
@@ -258,7 +258,7 @@ def load_ranker(path: str | Path) -> TermRanker:
 
 
 # -------------------------------------------------------------------------------------------------
-# A generator, and rankers if there are any, for whoever maps or scores mentions.
+# Opens a generator with optional rankers, for mapping and scoring.
 
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpoints: Orbax behind a few functions, with checksums, on disks and in buckets."""
+"""Checkpoints with checksums, saved by Orbax to disks and buckets."""
 
 import contextlib
 import errno
@@ -33,7 +33,7 @@ from data_pipeline.files.buckets import address, client_errors, in_bucket, move_
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Checksums of a state's arrays: what was saved is what is restored, or it is said.
+# Checksums of a state's arrays, by which damage is detected on restore.
 #
 # tensorstore checks the indexes of what it stores, but not the bytes of the arrays: a bit that
 # flips on a disk comes back as another weight. A checksum here is a sum of integers over all
@@ -83,7 +83,7 @@ def _check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# What is changed of Orbax: folders in buckets, gs:// and above all s3://; and what it prints.
+# Changes to Orbax: support of s3:// buckets, and less output.
 #
 # Orbax writes arrays through tensorstore, which has a driver for S3, but hands it only gs:// and
 # local paths (google/orbax issue 359). Here its three functions that tell them apart learn s3:// as
@@ -204,7 +204,7 @@ def _without_echoes(unraisable: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reading checkpoints on one host: for an export beside a run, and to see which are whole.
+# Reading checkpoints on one host: for an export during a run, and to find complete ones.
 
 _Read = TypeVar("_Read")
 
@@ -414,7 +414,7 @@ def _error_in_a_line(error: BaseException) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Checkpoints of a run: Orbax behind a few functions.
+# The checkpoints of a run.
 #
 # OUT/checkpoints/N/  state after step N: params, rest (of the state), identity (as in run.json),
 #                     notes (what the run knew then), checksums
@@ -422,7 +422,7 @@ def _error_in_a_line(error: BaseException) -> str:
 # A checkpoint is written under another name and renamed when it is whole; one that makes place for
 # another is renamed before it is deleted. So what bears a step's number is whole, whenever the
 # process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
-# has no renames, a file that is written last says that a checkpoint is whole (orbax_patches.py).
+# has no renames, a file that is written last says that a checkpoint is whole.
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DELETED = "deleted"  # folder of the checkpoints that made place for others
@@ -453,7 +453,7 @@ class _Kept(preservation_policy.PreservationPolicy):
 
 
 class Checkpoints:
-    """The checkpoints of the run that this process trains; saving goes on in the background.
+    """The checkpoints of the run that this process trains; saving continues in the background.
 
     Args:
         out: the run folder. On this machine it is locked until `close`; a bucket has no locks.

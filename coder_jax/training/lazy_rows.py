@@ -1,4 +1,5 @@
-r"""Rows of a table that a step touches only if it uses them, with the result of an update of all.
+r"""Lazy updates of table rows: a step touches only the rows it uses, with the result of a full
+update.
 
 A step uses a few of the R rows of a table (matrices, vectors of concepts), but dense Adam rewrites
 all of them, and their two moments, in every step. Here a step gathers the rows that it
@@ -49,7 +50,7 @@ def lazy_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 @dataclasses.dataclass(frozen=True)
 class MissedSteps:
-    """The steps that rows of a part missed, in closed form.
+    """The steps that rows missed since their last update, in closed form.
 
     Attributes:
         config: of Adam.
@@ -156,7 +157,7 @@ def _inside(part: str, path: tuple[Any, ...]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LazyRows:
-    """How a step works on the rows that it uses.
+    """How a step updates only the rows that it uses.
 
     Attributes:
         parts: of `lazy_parts`.

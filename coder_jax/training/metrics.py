@@ -22,7 +22,7 @@ from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, Stopped, is_quiet, progress_bar
 
 # -------------------------------------------------------------------------------------------------
-# Scalars in, TensorBoard's event files out.
+# A writer of TensorBoard event files.
 #
 # Written by the thread that calls, so that a process can be killed at any time and a full disk is
 # this process's own affair: tensorboardX's own writer has a thread, a queue and a hook at exit,
@@ -76,7 +76,7 @@ class _Board:
 
 
 # -------------------------------------------------------------------------------------------------
-# The curves of a run on Weights & Biases or MLflow, beside metrics.jsonl: `train --track`.
+# The curves of a run on Weights & Biases or MLflow (`train --track`).
 #
 # OUT/tracking.json   the id that the run has there: a run that goes on goes on there, too
 #
@@ -90,7 +90,7 @@ _NOT_OF_MLFLOW = re.compile(r"[^\w\-. :/]")
 
 
 class Tracker:
-    """Nothing is tracked.
+    """The tracker that does nothing; subclasses track.
 
     Attributes:
         id: of the run where it is tracked.

@@ -1,4 +1,4 @@
-"""Refreshes: indexes that a run makes of its own parameters, on which the batches after it depend.
+"""Refreshes: indexes computed from a run's own parameters, on which later batches depend.
 
 OUT/index/N/  what `System.refresh` wrote after N steps; whole or not there
 
@@ -28,7 +28,7 @@ _KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpo
 
 @dataclasses.dataclass
 class Refresh:
-    """The refreshes of a run; for a system without any, nothing is ever due.
+    """The refreshes of a run; for a system without an index none is ever due.
 
     Attributes:
         system: what makes an index.

@@ -1,4 +1,4 @@
-"""The folder of a training run: its identity, small files and lock, and how it is made longer."""
+"""The folder of a training run: its identity, small files and lock, and how a run is extended."""
 
 import atexit
 import contextlib
@@ -32,7 +32,7 @@ from data_pipeline.files.whole import (
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# One training process per run folder: a lock that ends with its process, however it ends.
+# The lock of a run folder, which admits one training process and ends with it.
 
 _LOCK = "lock"
 
@@ -86,7 +86,7 @@ def _wait_for_lock(out: Path) -> IO[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The small files of a run: where OUT is in a bucket, a copy on this machine that is published.
+# The small files of a run; if OUT is in a bucket, a local copy that is published.
 #
 # run.json, metrics.jsonl, tensorboard/, index/ (of refreshes) and what the run keeps of its data
 # are written here, by the first host, and copied to OUT at each checkpoint and at the end.
@@ -98,7 +98,7 @@ _NOT_PUBLISHED = ("checkpoints/", _LOCK)
 
 
 class RunFiles:
-    """The small files of the run that this process trains; a context, at whose end all is there.
+    """The small files of the run that this process trains; all are published when the context ends.
 
     Args:
         out: the run folder, here or in a bucket.
@@ -251,13 +251,13 @@ def _names_in(files: Any, root: str) -> set[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The folder of a training run: what the run is, and whose it is.
+# The folder of a training run.
 #
 # OUT/run.json        what the run is: configuration, data, start; refused if it differs
 # OUT/tokenizer/ ...  what the run keeps of its data
-# OUT/checkpoints/    checkpoint.py
+# OUT/checkpoints/    checkpoints.py
 # OUT/metrics.jsonl   metrics.py
-# OUT/lock            held by the process that trains (lock.py)
+# OUT/lock            held by the process that trains
 
 # What a claim that was cut off leaves, beside what the run keeps of its data.
 _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
@@ -373,7 +373,7 @@ def check_identity(saved: dict[str, Any], current: dict[str, Any], where: str) -
 
 
 # -------------------------------------------------------------------------------------------------
-# A run that is made longer: `train --steps MORE --extend`.
+# Extending a run: `train --steps MORE --extend`.
 #
 # run.json then has the new number of steps and, under "extended", each change: the step at which it
 # was made, and the numbers before and after. Checkpoints from before keep what run.json was then. A

@@ -1,4 +1,4 @@
-"""What a new run begins with: files of its system's own, or what another run has learnt."""
+"""The start of a new run: a system's own initial files, or the parameters of another run."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ from data_pipeline.process import BadInput
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run that is there, and what it has learnt.
+    """An existing run and its trained parameters.
 
     Attributes:
         identity: of its run.json.

@@ -1,4 +1,4 @@
-"""The state of a run, all that a step changes, and the optimizer that changes it."""
+"""The state of a run, and the optimizer that changes it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from coder_jax.training.system import OptimizerConfig, Params, Part, System
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The optimizer: Adam for each part at its own rate, warm-up, decay, clipped global norm.
+# The optimizer: Adam with a learning rate for each part, warm-up, decay, clipped global norm.
 
 
 def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Schedule:
@@ -94,7 +94,7 @@ def trained(params: Params, parts: Mapping[str, Part]) -> Params:
 
 
 # -------------------------------------------------------------------------------------------------
-# The state of a run: all that a step changes, made anew or as shapes for a restore.
+# The state of a run, initialized or as shapes for a restore.
 
 
 @jax.tree_util.register_dataclass

@@ -108,7 +108,7 @@ def _mean_over_passes(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """The step of a run with what belongs to it; compiled when its shapes are known.
+    """The step function of a run and its arguments, compiled when shapes are known.
 
     Attributes:
         mesh: the devices.

@@ -1,4 +1,6 @@
-"""The protocol by which a paper plugs into training, and the configuration of a run."""
+"""The protocol through which a paper's system plugs into training, and the configuration of a
+run.
+"""
 
 import abc
 import dataclasses
@@ -28,7 +30,7 @@ from data_pipeline.files.identity import GONE, Run, typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The protocol by which a paper plugs into training: all that the training loop knows of one.
+# The protocol of a system: all that the training loop knows of a paper.
 #
 # A `System` is a frozen dataclass of hyperparameters. It says what a batch is made of, which parts
 # its parameters have and how each is trained, and what the loss is. `train.py` does the rest:
@@ -46,7 +48,7 @@ Batch = Mapping[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """How one top-level part of the parameters is trained, and where it lies."""
+    """A top-level part of the parameters: its training and its placement."""
 
     rate: float | None = 1.0
     """Its learning rate as a multiple of the run's; None: held fixed, no gradient, no moments."""
@@ -76,7 +78,9 @@ class Part:
 
 
 class StepKey(NamedTuple):
-    """Where in the run a loss is computed: with the seed, all that randomness may depend on."""
+    """The place in the run at which a loss is computed; with the seed it determines all
+    randomness.
+    """
 
     step: jax.Array
     """int32 scalar, the steps that were taken before this one."""
@@ -115,7 +119,7 @@ Scorer = Callable[[View], dict[str, dict[str, float]]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """A run as its folder tells it, for `System.export`."""
+    """A run as read from its folder, for `System.export`."""
 
     step: int
     params: Params
@@ -134,7 +138,7 @@ class SavedRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What a run has learnt, for those who look at it: reports, demos."""
+    """The result of a run, for reports and demos."""
 
     encoder: Any
     """A `TermEncoder`, or what encodes as it does."""
@@ -145,7 +149,9 @@ class Trained:
 
 
 class System(abc.ABC):
-    """One paper: subclasses are frozen dataclasses, and a recipe is a value of one."""
+    """The protocol of a paper's system: subclasses are frozen dataclasses, recipes are their
+    instances.
+    """
 
     name: ClassVar[str]
     """By which run.json tells the class; one of the names in `systems/recipes.py`."""
@@ -329,7 +335,7 @@ class System(abc.ABC):
 
 
 # -------------------------------------------------------------------------------------------------
-# The configuration of a training run: typed, closed, visible; flags; JSON in and out.
+# The configuration of a training run: typed dataclasses, their flags, and JSON.
 #
 # What a paper decides is in its `System`; the recipes choose one. No object here acts.
 
@@ -512,7 +518,7 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
 
 
 # -------------------------------------------------------------------------------------------------
-# What a run keeps to prove what leaves it: outputs of some terms, as training itself gives them.
+# The proof of a run: outputs for some terms, computed by training itself.
 #
 # At each save the notes of the checkpoint get, under PROOF, `terms` and `outputs`; and under START
 # the same of the parameters before the first step. Whoever reads the run must find these outputs
@@ -524,7 +530,7 @@ _TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What training makes of some terms."""
+    """The outputs of training for some terms."""
 
     terms: Sequence[str]
     outputs: Callable[[Params, Tree], dict[str, jax.Array]]
@@ -533,7 +539,7 @@ class Proof:
 
 
 class Proved(TypedDict):
-    """What notes have under PROOF and START; plain JSON."""
+    """The entries of the notes under PROOF and START; plain JSON."""
 
     terms: list[str]
     outputs: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The training loop, which knows no paper: `train` is the whole run, from top to bottom."""
+"""The training loop, independent of any paper; `train` is the whole run from top to bottom."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
-# The steps between two lines of the log: their mean metrics, their speed and their health.
+# Log intervals: mean metrics of their steps, speed and health.
 
 
 class _Window:
@@ -124,12 +124,12 @@ class _Window:
 
 
 # -------------------------------------------------------------------------------------------------
-# The training run, which knows no paper: `train` is the whole of it, from top to bottom.
+# `train`, the whole run.
 
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What a finished run has to say."""
+    """The result of a finished run."""
 
     out: str
     steps: int

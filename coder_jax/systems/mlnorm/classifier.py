@@ -22,7 +22,8 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number
 
 # -------------------------------------------------------------------------------------------------
-# From the pooled vector of a term to its place among the concepts: linear, ReLU, batch norm, unit.
+# The head: maps a pooled vector to the space of the classes by linear layer, ReLU, batch norm and
+# normalization.
 #
 # In this order (MLNorm, equation 4). Shapes: N terms, W width of the encoder, D width of the
 # classes.
@@ -121,7 +122,7 @@ def apply_head(
 
 
 # -------------------------------------------------------------------------------------------------
-# ConceptClassifier: mentions and their semantic groups in, concepts and probabilities out.
+# `ConceptClassifier`: predicts concepts, with probabilities, for mentions with a semantic group.
 
 _CHUNK = 1024  # mentions that go through the head, or are compared, at once
 _BLOCK = 1 << 15  # classes that they are compared with at once
@@ -264,11 +265,11 @@ def _apply_head(head: dict[str, Any], pooled_MW: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts of a classifier out, for `normalize`.
+# The classifier as a normalizer, for `normalize`.
 
 
 class ClassNormalizer:
-    """Maps mentions to the concepts of a classifier: as `mapping.Normalizer`, without terms.
+    """Maps mentions to the concepts of a classifier, like `mapping.Normalizer` but without terms.
 
     The similarity of a candidate, and the confidence of an answer, is the probability of its
     concept among those of the semantic group.

@@ -34,7 +34,7 @@ _LEAST = 1e-24  # of a squared norm: a row of zeros has no direction
 
 
 class Scores(NamedTuple):
-    """What a loss and a prediction need of the scores of N terms; float32 [N] each."""
+    """The statistics of N terms' scores that a loss and a prediction use; float32 [N] each."""
 
     log_sum: jax.Array
     """The logarithm of the sum over the rows of the term's group."""
@@ -151,7 +151,7 @@ def class_softmax_loss(scores: Scores) -> tuple[jax.Array, dict[str, jax.Array]]
 
 
 # -------------------------------------------------------------------------------------------------
-# Classes among candidates: the scores of a step, and where new rows start.
+# The softmax over candidate classes: the scores of a step, and the start of new rows.
 
 _CONCEPTS_AT_ONCE = 65_536
 

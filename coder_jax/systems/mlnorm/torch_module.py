@@ -1,4 +1,4 @@
-"""A concept classifier of MLNorm in PyTorch: mentions and semantic groups in, concepts out.
+"""The concept classifier of MLNorm in PyTorch.
 
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 

@@ -1,4 +1,4 @@
-"""MLNorm: an encoder and one row per concept by a softmax, then rows for all concepts.
+"""MLNorm: step 1 trains an encoder and class rows by a softmax, step 2 rows for all concepts.
 
 Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
 terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021. From top to
@@ -102,7 +102,7 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
+# What both steps of MLNorm share: one row (its class) for each concept of the dataset.
 
 _PROVED = 64  # classes
 
@@ -166,7 +166,7 @@ def _saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str
 
 
 # -------------------------------------------------------------------------------------------------
-# Token jitter: in training, word pieces change places with their neighbours and some are left out.
+# Token jitter: during training some word pieces swap places and some are dropped.
 #
 # Not in the paper; the first released code has it (`compute_mask_and_shuffle` in
 # deep_multilingual_normalization/model.py, with noise 0.5, drop 0.1, two pieces kept). Of each
@@ -863,7 +863,7 @@ def mlnorm_small() -> Config[MLNormSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Held-out terms as a quick look at a run: how often their concept is the most probable one.
+# Held-out terms, scored during training: how often their concept is the most probable one.
 
 
 class _HeldOutClasses:
@@ -926,7 +926,7 @@ class _HeldOutClasses:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained concept classifier as a folder: the encoder for the Hub, the head and the classes.
+# The export of a concept classifier: the encoder for the Hub, the head and the classes.
 #
 # Beside what `export_encoder` writes
 #   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias,

@@ -1,4 +1,4 @@
-"""Candidate generation: the terms nearest to a mention by one generator or several."""
+"""Candidate generation: the concepts with the nearest names, by one generator or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Nearest vectors and concepts by Euclidean distance, on the exact search by dot products.
+# Nearest vectors and concepts by Euclidean distance, on top of the exact search by dot products.
 
 _MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
 _NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
@@ -172,7 +172,7 @@ def _is_first_of_row(values: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Candidates: for each mention the concepts with the nearest names, and how many it may have.
+# Candidate generators: the nearest concepts of each mention, and the number of its concepts.
 #
 # Liang, Xue, Ruan 2021, sections 3.1 and 3.2. Any encoder can be the generator: one that was not
 # trained for it compares vectors of length one, and takes each mention to have one concept.
@@ -181,7 +181,7 @@ CANDIDATES = 10  # kc (section 4.2)
 
 
 class Generator(abc.ABC):
-    """What finds candidates of mentions, and tells how many concepts they mean."""
+    """The protocol of a candidate generator, which also predicts the number of concepts."""
 
     @abc.abstractmethod
     def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
@@ -232,7 +232,7 @@ class Generator(abc.ABC):
 
 
 class CandidateGenerator(Generator):
-    """An encoder whose distances order candidates, and what tells the number of concepts.
+    """An encoder whose distances order candidates, with a head for the number of concepts.
 
     Args:
         encoder: of mentions and names.
@@ -268,7 +268,7 @@ class CandidateGenerator(Generator):
 
 
 class GeneratorEnsemble(Generator):
-    """Several generators as one: their distances and their probabilities of numbers are averaged.
+    """Several generators as one, whose distances and probabilities are averaged.
 
     The released code combines five so, and the paper's figures are very likely of them.
 

@@ -1,4 +1,4 @@
-"""Candidates of each mention of a folder, by generators that were not trained on it."""
+"""Candidates of a folder's mentions, each from generators that were not trained on the mention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Generators that were each trained without one fold: which one has not seen a mention.
+# Generators that were each trained without one fold, and which of them has not seen a mention.
 
 
 def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
@@ -96,7 +96,7 @@ def _check_data(run: str, identity: Mapping[str, Any], data: MentionDataset) -> 
 
 
 # -------------------------------------------------------------------------------------------------
-# A folder of mentions with their candidates: what a ranker is trained on.
+# A folder of mentions with their candidates, on which a ranker is trained.
 
 _HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "number")
 

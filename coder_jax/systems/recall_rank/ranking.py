@@ -1,4 +1,4 @@
-"""Ranking of candidates, and the answers that a generator and rankers give together."""
+"""Ranking of candidates, and the combined answers of a generator and rankers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
 
 # -------------------------------------------------------------------------------------------------
-# From candidates to answers: recall and rank scores together, cut by the number of concepts.
+# From candidates to answers: recall and rank scores are combined, the number of concepts cuts.
 #
 # Liang, Xue, Ruan 2021, section 3.3. Shapes: M mentions, k candidates of each, nearest first, C
 # classes of the number of concepts.
@@ -102,7 +102,7 @@ def _answer_counts(
 
 
 # -------------------------------------------------------------------------------------------------
-# Pairs of a mention and a candidate in, the probability that the candidate is right out.
+# The forward pass of a ranker: the probability that a candidate is right.
 
 _PAIRS_AT_ONCE = 512
 _ROW_LENGTH = 128
@@ -210,13 +210,13 @@ def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.nd
 
 
 # -------------------------------------------------------------------------------------------------
-# TermRanker: a trained ranker in; a mention and candidates to probabilities out.
+# `TermRanker`: a trained ranker for users.
 
 RANKER, SCORE, KEYWORDS = "ranker.json", "ranker.safetensors", "keywords.tsv"  # of an export
 
 
 class RankerSettings(TypedDict):
-    """What ranker.json must have."""
+    """The keys that ranker.json must have."""
 
     mask: Mask
     cleaning: str
@@ -348,14 +348,14 @@ def read_head(path: Path) -> dict[str, np.ndarray]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Recall and rank: mentions in; for each the concepts that it means out, as many as it has.
+# Recall and rank: all concepts that each mention means.
 #
 # Liang, Xue, Ruan 2021, sections 3.2 and 3.3.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """The candidates of M mentions by their scores, best first, [M, k] each."""
+    """The candidates of M mentions with their scores, best first, [M, k] each."""
 
     concepts: np.ndarray
     """int32, numbers of concepts."""
@@ -528,7 +528,7 @@ def mean_probabilities(
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts by recall and rank out, for `normalize`: as many as a mention means.
+# Recall and rank as a normalizer, for `normalize`.
 
 
 class StagedNormalizer(SameStringNormalizer):

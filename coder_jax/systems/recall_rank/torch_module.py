@@ -1,4 +1,4 @@
-"""A ranker of recall and rank in PyTorch: a mention and candidates in, probabilities out.
+"""The ranker of recall and rank in PyTorch.
 
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 

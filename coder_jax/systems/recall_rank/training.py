@@ -1,4 +1,4 @@
-"""Recall and rank: a generator of candidates, and a ranker that is led by keywords.
+"""Recall and rank: a candidate generator, and a ranker with keyword-guided attention.
 
 Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv 2101.09101,
 2021. From top to bottom: what both share, the generator's losses (section 3.1.1, equations 6 to 8),
@@ -107,11 +107,11 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.keywords import keyword_lines
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a generator or a ranker holds, key by key: types for `identity.typed`.
+# The content of run.json for generators and rankers, as types for `identity.typed`.
 
 
 class MentionsOfRun(TypedDict):
-    """What run.json says of the mentions and their dictionary."""
+    """The mentions of a run and their dictionary, in run.json."""
 
     name: str
     release: str
@@ -127,7 +127,7 @@ class MentionRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# What generator and ranker share: mentions as data, one dense layer, the best by accuracy.
+# What generator and ranker share: mentions as data, one dense layer, the choice of checkpoint.
 
 _INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
 
@@ -233,7 +233,7 @@ def _number_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores of answers that a run is chosen by, as the paper counts (Liang, Xue, Ruan 2021, 4.2).
+# Scores by which a run's best checkpoint is chosen (Liang, Xue, Ruan 2021, 4.2).
 
 _RECALL_AT = (1, 2, 5, 10)
 
@@ -262,7 +262,7 @@ def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float
 
 
 # -------------------------------------------------------------------------------------------------
-# The candidate generator: mentions and names in one space, and how many concepts a mention has.
+# The candidate generator: a common space of mentions and names, and the number of concepts.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.1 (multi-task candidate generator, MTCG).
@@ -463,7 +463,7 @@ def _number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Arra
 
 
 # -------------------------------------------------------------------------------------------------
-# The ranker: whether a candidate is a concept of a mention, by attention led by keywords.
+# The ranker: is a candidate a concept of the mention? Its attention is guided by keywords.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.2 (keyword-attentive ranker, KAR).
@@ -757,7 +757,7 @@ def rank_small() -> Config[RankSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained generator or ranker as a folder for the Hub.
+# The export of a generator or ranker.
 #
 # Beside what `export_encoder` writes, of a generator
 #   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
