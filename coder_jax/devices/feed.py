@@ -38,14 +38,14 @@ class SaveClock:
         self.seconds, self.last = 60 * minutes, time.monotonic()
 
     def due(self) -> bool:
-        """Whether so much time has passed since this was last true, or since `restart`."""
+        """Whether the interval has passed since this was last true, or since `restart`."""
         is_due = time.monotonic() - self.last > self.seconds
         if is_due:
             self.restart()
         return is_due
 
     def restart(self) -> None:
-        """Begin to count anew."""
+        """Restart the interval."""
         self.last = time.monotonic()
 
 
@@ -66,11 +66,13 @@ class Feed:
         self._largest = jax.jit(lambda flags: flags.max(axis=0), out_shardings=replicated(mesh))
 
     def stops(self) -> bool:
-        """Whether the run is to save and stop after this step."""
+        """Whether the run should save and stop after this step."""
         return process.asked() if self.alone else bool(self._agreed[0])
 
     def saves(self) -> bool:
-        """Whether it is time to save after this step; asked once a step, as the clock restarts."""
+        """Whether the run should save after this step; ask once a step, as this restarts the
+        clock.
+        """
         return self.clock.due() if self.alone else bool(self._agreed[1])
 
     def __call__(self, source: BatchSource, first_step: int, last_step: int) -> Iterator[Fed]:

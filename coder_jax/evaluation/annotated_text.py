@@ -219,7 +219,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     @cached_property
     def baselines(self) -> dict[str, Baseline]:
-        """What needs no encoder, by its name."""
+        """The baselines, which need no encoder, by name."""
         jaccard = WordJaccard(self.searched.names.names)
         return {SAME_WORDS: SameWords(jaccard), JACCARD: jaccard}
 
@@ -242,7 +242,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def values_of(
         self, measure: Measure, fold: NormalizationFold, right: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """What each mention adds to scores, and scores that are no means over mentions.
+        """The contribution of each mention to scores, and scores that are not means over mentions.
 
         Args:
           measure: of the candidates.
@@ -287,7 +287,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         baselines: Mapping[str, dict[str, dict[str, float]]],
         seed: int,
     ) -> EvaluationRecord:
-        """The record of normalization with retrieval, exact matches and baselines beside it."""
+        """The normalization record, extended by retrieval, exact matches and baselines."""
         results = result.folds or {self.folds[0].name: result}
         folds: dict[str, dict[str, Any]] = {}
         groups = []
@@ -342,7 +342,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
 
 def _pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
-    """The distinct pairs of mention and gold of a fold, and which of them each mention is."""
+    """The distinct (mention, gold) pairs of a fold, and the pair of each mention."""
 
     place_of: dict[Pair, int] = {}
     places = [
@@ -401,7 +401,7 @@ class _TextMentions:
 
     @cached_property
     def answers(self) -> dict[str, tuple[str, ...]]:
-        """The gold of each string, in small letters; of several the most frequent, then first."""
+        """The most frequent gold of each lower-cased string; ties go to the first."""
         seen: dict[str, Counter[tuple[str, ...]]] = {}
         for string, gold in zip(self.strings, self.gold, strict=True):
             seen.setdefault(string.lower(), Counter())[gold] += 1
@@ -434,7 +434,7 @@ def _mentions_by_type(path: Path) -> dict[str, _TextMentions]:
 
 
 class _TextFolds(NamedTuple):
-    """What `AnnotatedText` is made of; see there."""
+    """The content of an `AnnotatedText`."""
 
     folds: list[NormalizationFold]
     exact: dict[str, list[str]]
@@ -487,7 +487,7 @@ def _read_folds(given: Given) -> _TextFolds:
 
 
 def _training_files(given: Given) -> list[Path]:
-    """The files of --exact-match that are meant for a benchmark."""
+    """The files of --exact-match that belong to a benchmark."""
     files = []
     for argument in given.options.get("exact_match", []):
         name, equals, path = argument.partition("=")
@@ -595,7 +595,8 @@ class SearchedNames:
 
 
 def _with_exact_matches(right: np.ndarray, gold: Sequence[str], exact: Sequence[str]) -> np.ndarray:
-    """What XM makes of answers, float [n]: where training has the mention, its concept is taken.
+    """XM's answers, float [n]: the concept of a mention that is in the training data, else the
+    given one.
 
     Args:
       right: float [n], of each mention the chance that its answer is right.

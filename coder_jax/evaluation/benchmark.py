@@ -25,8 +25,7 @@ from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import tab_separated
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
-# Values of the flags of all kinds, and "seed", by name ("only_these_types"): each kind takes what
-# is its own.
+# The values of all kinds' flags, and "seed", by name ("only_these_types"); each kind takes its own.
 Options = Mapping[str, Any]
 
 _NO_TABLE_OF_TEXT = (".zip", ".xml", ".tar.gz", ".tgz", ".tar")
@@ -51,7 +50,7 @@ class Flag:
 
     @property
     def option(self) -> str:
-        """Its key in `Options`: "only_these_types" of "--only-these-types"."""
+        """The flag's key in `Options`: "only_these_types" for "--only-these-types"."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
@@ -67,13 +66,13 @@ class Found:
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether it may be a file of rows: not a folder, an archive or XML, and not absent."""
+        """Whether the path may be a file of rows: not a folder, an archive, XML, or missing."""
         packed = self.path.name.lower().endswith(_NO_TABLE_OF_TEXT)
         return not packed and self.path.exists() and not self.is_folder
 
     @cached_property
     def first_row(self) -> list[str]:
-        """The tab-separated fields of the first line of a file of rows; none of anything else.
+        """The tab-separated fields of the first line of a file of rows; empty for anything else.
 
         BadInput for a file that is empty or not UTF-8.
         """
@@ -139,16 +138,18 @@ class Benchmark(ABC):
     @classmethod
     @abstractmethod
     def claims(cls, found: Found) -> bool:
-        """Whether a path is surely of this kind, by a name, an ending or a header of its own."""
+        """Whether a path is certainly of this kind, by its name, ending or header."""
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
-        """Whether a path that no kind claims may be of this kind, such as by its columns alone."""
+        """Whether a path that no kind claims may be of this kind, for instance by its columns."""
         return False
 
     @classmethod
     def brings_dictionary(cls, path: Path) -> bool:
-        """Whether what is searched lies in the path too, so that none given for all is taken."""
+        """Whether the path contains its own dictionary, so that one given for all benchmarks is not
+        used.
+        """
         return False
 
     @classmethod
@@ -161,10 +162,14 @@ class Benchmark(ABC):
 
     @abstractmethod
     def keys(self, keyed_by: str) -> list[str]:
-        """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
+        """The TERMS or CONCEPTS that need vectors; BadInput if the benchmark has none of that
+        type.
+        """
 
     def dictionaries(self) -> list[Dictionary]:
-        """What is searched, each once: other evaluations search it too, so its vectors are kept."""
+        """The distinct dictionaries that are searched; their vectors are cached for other
+        evaluations.
+        """
         return []
 
     @abstractmethod

@@ -34,8 +34,8 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 #
 # To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
 
-# In the order of help, messages and tables. A path goes to the first that claims it, else to the
-# first that would take it.
+# In the order of help, messages and tables. A path goes to the first kind that claims it, else to
+# the first that would take it.
 BENCHMARKS: tuple[type[Benchmark], ...] = (
     Mentions,
     Folds,
@@ -129,7 +129,7 @@ def score(
 
 
 def _makers_of_tables() -> dict[str, type[Benchmark]]:
-    """For each kind of records the class that makes its table: the first of several."""
+    """The class that makes the table for each kind of record: the first of several."""
     makers: dict[str, type[Benchmark]] = {}
     for one in BENCHMARKS:
         makers.setdefault(one.kind, one)
@@ -142,7 +142,7 @@ def published_for(name: str) -> list[PublishedRow]:
 
 
 def flags_by_heading() -> dict[str, list[Flag]]:
-    """The flags of all kinds, under the headings of `--help`; one that kinds share comes once."""
+    """All flags, under the headings of `--help`; a shared flag appears once."""
     headings: dict[str, list[Flag]] = {}
     for one in BENCHMARKS:
         for flag in one.flags:
@@ -158,7 +158,7 @@ def all_flags() -> list[Flag]:
 
 
 def options_with(chosen: Mapping[str, Any]) -> Options:
-    """The options that were chosen, and the defaults of the others.
+    """The given options, completed by the defaults.
 
     ValueError for one that no kind has.
     """
@@ -181,7 +181,7 @@ def print_records(records: Sequence[EvaluationRecord], **options: Any) -> None:
 
 
 def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table]:
-    """A table for each kind of benchmark that there is: benchmarks x poolings.
+    """A table for each kind of benchmark in the records: benchmarks x poolings.
 
     Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
     the rows of a benchmark whose name says that it is one of the papers' (cadec, psytar, mantra,
@@ -218,7 +218,7 @@ def print_table(header: list[str], rows: list[Row]) -> None:
 
 
 def _printed_cells(row: Row) -> list[str]:
-    """The cells of a row; a published one says so in its first."""
+    """The cells of a row; a published row is marked in its first cell."""
     if not row.published:
         return [*row.cells]
     label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"

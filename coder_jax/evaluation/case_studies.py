@@ -128,7 +128,7 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """The nearest terms of each, one a row, and what the paper has in their place."""
+        """The nearest terms of each, one per row, beside those that the paper prints."""
         header = ["nearest terms of", "nearest", "cosine", "concept", "pooling", "published"]
         rows = []
         for record in records:
@@ -177,7 +177,7 @@ def _cases_of_file(path: Path) -> list[CaseTerm]:
 
 
 class _UnitVectors:
-    """The vectors of terms at length 1, looked up as `search` asks for them: one block is held."""
+    """Unit vectors of terms, computed when `search` asks for them; one block is held."""
 
     def __init__(self, vectors: Vectors, terms: Sequence[str], width: int):
         self._vectors, self._terms, self.shape = vectors, terms, (len(terms), width)

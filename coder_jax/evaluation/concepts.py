@@ -107,7 +107,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return replace(found, retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
-        """What may be looked up: terms; or concepts, and what retired ones were merged into."""
+        """The keys that may be looked up: terms; or concepts, and successors of retired ones."""
         if keyed_by != CONCEPTS:
             return self.terms
         merged = self.retired_cuis
@@ -115,7 +115,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return list(dict.fromkeys([*self.concepts, *new]))
 
     def looked_up(self, keyed_by: str, known: Known) -> list[str]:
-        """What stands for each concept: its term, or itself, or what it was merged into.
+        """The key of each concept: its term, itself, or its successor.
 
         A concept that was merged into one of the set, or into the same as another, stays as it is:
         the set holds each once.
@@ -269,7 +269,8 @@ def _evaluate_concept_similarity(
     sample: int | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, _ConceptSimilarity], dict[str, int]]:
-    """MCSM of every type, and counts: concepts; missing, without a vector; retired, with another's.
+    """MCSM of every type, with the numbers of concepts, of those without vector, and of retired
+    ones.
 
     Args:
       vectors: of terms or of concepts. Concepts without a vector are left out of V, as they have

@@ -54,7 +54,7 @@ _Key = tuple[str, str]  # semantic group, string
 def _majority_cuis(
     groups: Sequence[str], texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[_Key, str]:
-    """The most frequent CUI of each (group, string); of equally frequent ones the first.
+    """The most frequent CUI of each (group, string); ties go to the first.
 
     Args:
       groups, texts, gold: of the mentions to learn from. Strings are compared as MLNorm cleans
@@ -74,7 +74,7 @@ def _majority_answers(
 
 
 def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
-    """What mentions are compared by."""
+    """The keys by which mentions are compared."""
     cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
     return list(zip(groups, cleaned, strict=True))
 
@@ -82,7 +82,7 @@ def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
 # -------------------------------------------------------------------------------------------------
 # The test sets of QUAERO as columns: mentions, gold, and the baseline's answers.
 
-# Test set -> the year whose test set it was, and the sets that its systems could be trained on.
+# Test set -> its year, and the sets that systems of that year could be trained on.
 _TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
 
 _Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
@@ -112,7 +112,7 @@ class NotedMentions:
 
     @property
     def mistyped(self) -> int:
-        """How many gold CUIs are none, such as C153057."""
+        """How many gold values are not CUIs, such as C153057."""
         return sum(not _is_cui(cui) for cuis in self.noted for cui in cuis)
 
     def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
@@ -214,18 +214,18 @@ class _SetAnswers:
 
     @property
     def similarities(self) -> np.ndarray:
-        """float [M], of the first answer; -inf where there is none."""
+        """float [M], of the first answer; -inf for no answer."""
         return np.array([found[0][1] if found else -np.inf for found in self.answers])
 
     @property
     def ranks(self) -> GoldCounts:
-        """The places as `evaluate --compare` reads them."""
+        """The ranks of the gold, as `evaluate --compare` reads them."""
         none = np.zeros_like(self.places)
         return GoldCounts(np.maximum(self.places - 1, 0), none, none + 1, self.places > 0)
 
 
 def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
-    """What a scorer's normalizer answers to the mentions of a set."""
+    """The answers of a scorer's normalizer to the mentions of a set."""
     answers, places = [], []
     for text, group, gold in zip(mentions.texts, mentions.groups, mentions.gold, strict=True):
         row = scorer.place[text, group]
@@ -240,7 +240,7 @@ def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
 
 
 def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
-    """What a record says of the answers, as `record._Answers`; tables of them are written.
+    """The answers as recorded (`record._Answers`); also writes their tables.
 
     Args:
       scorer: of the benchmark.
@@ -324,7 +324,7 @@ _Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray
 
 
 def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As the code of MLNorm: each gold CUI of a mention is a mention with a copy of the answer.
+    """Counts as MLNorm's code: each gold CUI of a mention counts as a mention with the same answer.
 
     So of a mention with two gold CUIs, an answer that is one of them is right once and wrong once.
 
@@ -343,7 +343,7 @@ def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -
 
 
 def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As BRATEval for CLEF eHealth 2015 (CompareNotesEHealth), with exact_match true.
+    """Counts as BRATEval for CLEF eHealth 2015 (CompareNotesEHealth) with exact_match true.
 
     Per CUI: a right answer is one true positive, a wrong one one false positive, each gold CUI that
     is not the answer one false negative; but all of a mention without an answer are one. The
@@ -363,7 +363,7 @@ def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]
 
 
 def _count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As `_count_brateval` with exact_match false: one gold CUI in common is all of them."""
+    """Counts as BRATEval with exact_match false: one gold CUI in common counts as all."""
     rows = [
         (int(answer in cuis), int(answer is not None), 1)
         for cuis, answer in zip(gold, answers, strict=True)
@@ -414,7 +414,7 @@ def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequen
 
 
 def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
-    """The share of the mentions one of whose gold CUIs is among the first k answers."""
+    """The share of mentions with a gold CUI among the first k answers."""
     hits = [
         not set(cuis).isdisjoint(answers[:k]) for cuis, answers in zip(gold, ranked, strict=True)
     ]
@@ -457,7 +457,7 @@ class GroupedMentions(Benchmark):
 
     @classmethod
     def of_sets(cls, given: Given, sets: list[NotedMentions]) -> Self:
-        """The benchmark of sets with gold as it is called today.
+        """The benchmark of some sets, with gold in current CUIs.
 
         BadInput for a dictionary that does not fit, see `searching`.
         """
@@ -480,7 +480,7 @@ class GroupedMentions(Benchmark):
         return benchmark if given.dictionary is None else benchmark.searching(given.dictionary)
 
     def searching(self, dictionary: Dictionary) -> Self:
-        """The benchmark with what is searched: of a dictionary, the terms of the mentions' groups.
+        """The benchmark with its search space: the dictionary's terms of the mentions' groups.
 
         BadInput for a dictionary without semantic groups, or that holds no gold CUI in its group.
         """
@@ -547,7 +547,7 @@ class GroupedMentions(Benchmark):
         missing: int = 0,
         similarity: str = "cosine of the nearest term",
     ) -> EvaluationRecord:
-        """The record of whatever answers mentions, such as a classifier over concepts.
+        """The record of any normalizer's answers, for instance a classifier's.
 
         Args:
           normalizer: asked once for each distinct mention and group.
@@ -564,13 +564,13 @@ class GroupedMentions(Benchmark):
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """A row for each set and threshold, and below it what is said in `about`."""
+        """A row for each set and threshold, and the notes of `about` below."""
 
         return _table(records, cls.published)
 
 
 def chosen_groups(given: Given) -> tuple[str, ...]:
-    """The groups whose mentions are asked for; none: all."""
+    """The groups whose mentions are evaluated; all if none is given."""
     return tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))
 
 
@@ -652,7 +652,7 @@ class _Scorer:
         self.benchmark, self.counting, self.thresholds = benchmark, counting, list(thresholds)
         retired = benchmark.retired_cuis
         now = retired.successor if retired else {}
-        # Of today, as the gold is; what two concepts became is in the groups of both.
+        # In current CUIs, as the gold is; a concept merged from two has the groups of both.
         self.concepts = [now.get(one, one) for one in normalizer.concepts]
         self.reach: dict[str, int] = {}
         for concept, bits in zip(self.concepts, normalizer.groups.tolist(), strict=True):
@@ -665,7 +665,7 @@ class _Scorer:
     def record(
         self, encoder: EncoderRecord, options: Options, *, missing: int, similarity: str
     ) -> EvaluationRecord:
-        """The record; its scores are means over the sets, which are its folds."""
+        """The record; its scores are means over the sets (its folds)."""
         rng = np.random.default_rng(options["seed"])
         benchmark, sets = self.benchmark, self.benchmark.sets
         folds, drawn = {}, []
@@ -723,7 +723,7 @@ class _Scorer:
     def fold(
         self, one: NotedMentions, rng: np.random.Generator
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """What a record says of a set, and MEASURES of resamples of its mentions."""
+        """The entry of a set in the record, and MEASURES of resamples of its mentions."""
         rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
         numbers, similarities = self.numbers[rows], self.similarities[rows]
         ranked = [self.named(row) for row in numbers]
@@ -764,7 +764,7 @@ class _Scorer:
         return fold, drawn
 
     def named(self, numbers: np.ndarray) -> list[str]:
-        """The distinct concepts of a row of answers, as they are called today."""
+        """The distinct concepts of a row of answers, in current CUIs."""
         return list(dict.fromkeys(self.concepts[number] for number in numbers if number >= 0))
 
     def scores(
@@ -774,7 +774,7 @@ class _Scorer:
         similarities: np.ndarray,
         threshold: float | None = None,
     ) -> dict[str, float]:
-        """MEANT of some mentions; none of no mentions. A threshold moves P, R and F1 alone."""
+        """MEANT of some mentions (none for no mentions). A threshold changes only P, R and F1."""
         if not gold:
             return {}
         counted = self.counting(gold, _answers(ranked, similarities, threshold))
@@ -783,7 +783,7 @@ class _Scorer:
         return found | {"mrr": _mean_reciprocal_rank(gold, ranked)} | accuracies
 
     def majority(self, one: NotedMentions, gold: _Gold) -> Mapping[str, float]:
-        """MEASURES of the CUI that training mentions mostly have; none without these.
+        """MEASURES of the majority-CUI baseline; none without training mentions.
 
         Mentions that have no gold are left out.
         """
@@ -809,7 +809,7 @@ def _answers(
 def _reachable_only(
     kept: _Gold, ranked: _Ranked, similarities: np.ndarray
 ) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
-    """Gold, answers and their scores of the mentions that have any gold left."""
+    """Gold, answers and scores of the mentions that have reachable gold."""
     rows = [row for row, cuis in enumerate(kept) if cuis]
     return [kept[row] for row in rows], [ranked[row] for row in rows], similarities[rows]
 
@@ -855,7 +855,9 @@ def _table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow
 
 
 def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Iterator[list[str]]:
-    """The rows of a set: without a threshold, then with each; all gold, then what is reachable."""
+    """The rows of a set: without a threshold, then for each; with all gold, then with reachable
+    gold.
+    """
     fold = record.folds[name]
     counts = fold["counts"]
     label, pooling = _label(record, name), record.encoder.pooling
@@ -960,7 +962,7 @@ class GroupNormalizer(Protocol):
 
 
 class _NearestTerms:
-    """The concepts with the nearest terms, exact; of equally near ones the first of the dictionary.
+    """The concepts with the nearest terms, exact; ties go to the dictionary's first.
 
     Attributes:
       concepts, groups: see `GroupNormalizer`; concepts are in the order of their first terms.

@@ -283,7 +283,7 @@ def _rank_links(
 
 
 def _link_scores(ranks: Mapping[str, _Ranks], chosen_T: np.ndarray) -> dict[str, float]:
-    """The scores of some of the triplets.
+    """The scores of some triplets.
 
     Returns:
       "mrr", "hits@1", "hits@10", over both places, ties broken at random; the same with "_tails"
@@ -306,7 +306,7 @@ def _both_places(ranks: Mapping[str, _Ranks]) -> _Ranks:
 
 
 def _link_values(ranks: Mapping[str, _Ranks]) -> dict[str, np.ndarray]:
-    """What each triplet adds to the scores over both places, float [T], by the score's name."""
+    """The contribution of each triplet to the scores over both places, float [T], by score."""
     found: dict[str, np.ndarray] = {}
     for name, part in {"": _both_places(ranks), "_cosine": ranks["_cosine"]}.items():
         places, _, triplets = part.shape
@@ -360,7 +360,7 @@ def _ranks_of(
 
 
 def _true_concepts(links: _Links, known: _Links, of: str) -> list[np.ndarray]:
-    """For each triplet, all concepts that are true in its place, its own among them.
+    """For each triplet, all concepts that are true in its place, its own included.
 
     Args:
       links, known: see `_rank_links`.

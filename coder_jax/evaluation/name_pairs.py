@@ -104,7 +104,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many names each concept has."""
+        """The number of names of each concept."""
         sizes: dict[str, int] = {}
         for concept in self.concepts:
             sizes[concept] = sizes.get(concept, 0) + 1
@@ -121,7 +121,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         found = _coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)
         by_words = _coverage_of_names(WordJaccard(self.names), self.names, concepts, ks)
         columns = [f"coverage@{k}" for k in ks]
-        # The names of a concept stand or fall together, so whole concepts are drawn.
+        # The names of a concept depend on each other, so whole concepts are drawn.
         summed = np.zeros((len(number), len(ks) + 1))
         np.add.at(summed, concepts, np.column_stack([found, np.ones(len(found))]))
         drawn = resampled(summed, _ratios, np.random.default_rng(options["seed"]))
@@ -152,7 +152,9 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """Coverage at each k, in percent, of the encoders and, for each benchmark, by words."""
+        """Coverage at each k, in percent: of encoders and, for each benchmark, of word
+        baselines.
+        """
         columns = list(dict.fromkeys(name for record in records for name in record.scores))
         missing = missing_column(records)
         header = ["coverage", "pooling", "names", "concepts", *missing, *columns]
@@ -178,7 +180,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
 
 def _ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
-    """The `Statistic` of sums by the last column, which counts."""
+    """The `Statistic` of ratios of sums; the last column is the denominator."""
     summed_BS = drawn_BU @ distinct_US
     return summed_BS[:, :-1] / summed_BS[:, -1:]
 
@@ -196,14 +198,14 @@ class Measure(Protocol):
     """The protocol of a similarity of names; larger is more similar."""
 
     def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """Float [Q, n]: of each query and the names of these rows, int [n]."""
+        """float [Q, n]: of each query with the names at these rows, int [n]."""
 
 
 class Baseline(Measure, Protocol):
     """A measure that needs no encoder."""
 
     def nearest(self, query: str) -> np.ndarray:
-        """Int: the rows of the names that are nearest to a query, of equally near ones all."""
+        """int: the rows of the names nearest to a query, all of them in a tie."""
 
 
 class Cosine:
@@ -333,7 +335,7 @@ def _coverage_of_names(
 # concept are what is to be found.
 
 CANDIDATE_CONCEPTS = 20
-# The paper has no parameters of BM25: these are the usual ones, in the form that Lucene has.
+# The paper does not give BM25's parameters: these are the usual ones, in Lucene's form.
 K1, B, FORM = 1.2, 0.75, "lucene"
 
 
@@ -362,17 +364,19 @@ class NamesByConcept:
         self.strings = np.array([distinct.setdefault(one, len(distinct)) for one in self.names])
 
     def numbers(self, joined: str) -> list[int]:
-        """The numbers of the concepts that "|" joins, of those that there are."""
+        """The numbers of the concepts joined by "|", as far as they are known."""
         return [self.number[one] for one in split_concepts(joined) if one in self.number]
 
     def rows_of(self, concepts: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Int: the rows of the names of some concepts."""
+        """int: the rows of the names of some concepts."""
         ends = np.append(self.starts[1:], len(self.names))
         parts = [np.arange(self.starts[one], ends[one]) for one in concepts]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def best_of_concepts(self, similarity: np.ndarray) -> np.ndarray:
-        """Of similarities to all names [..., P] the largest of each concept, [..., C]."""
+        """The largest of each concept's similarities, [..., C], from those of all names [...,
+        P].
+        """
         return np.maximum.reduceat(similarity, self.starts, axis=-1)
 
     @cached_property
@@ -385,8 +389,8 @@ class NamesByConcept:
         return search
 
     def candidates(self, mention: str) -> np.ndarray:
-        """Int: the concepts that share a word with a mention, best first, CANDIDATE_CONCEPTS at
-        most; of equally good ones the first of the dictionary first.
+        """int: up to CANDIDATE_CONCEPTS concepts that share a word with a mention, best first; ties
+        go to the dictionary's first.
         """
         process.poll()
         words = [word for word in words_of(mention) if word in self._bm25.vocab_dict]
@@ -454,7 +458,7 @@ class WordMovers:
         self.distinct, self.place = np.unique(self.flat, return_inverse=True)
 
     def bag(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Int [w] and float [w]: rows of the words of a name, and the share of each."""
+        """int [w] and float [w]: the rows of a name's words, and the weight of each."""
         counts = Counter(self.words.rows(name))
         shares = np.array(list(counts.values()), np.float64)
         return np.array(list(counts), np.int64), shares / max(1, shares.sum())
@@ -486,7 +490,7 @@ class WordMovers:
         return np.sqrt(np.maximum(2 - 2 * cosines, 0))
 
     def nearest(self, query: str) -> np.ndarray:
-        """Int: the rows of the names that are nearest to a query, of equally near ones all.
+        """int: the rows of the names nearest to a query, all of them in a tie.
 
         Names are looked at in the order of a lower bound of their distance (section 4 of the paper:
         each word to the nearest one of the other name), until none can be nearer.
@@ -508,7 +512,7 @@ class WordMovers:
         return np.array([row for distance, row in found if distance <= best + _TIE])
 
     def _lower_bounds(self, bag: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """Of each name of `known`, no more than its distance, float [n]."""
+        """A lower bound of the distance to each name of `known`, float [n]."""
         costs = self.costs(bag[0], self.distinct)[:, self.place]  # [w, words of all names]
         starts = (self.ends - self.sizes)[self.known]
         there = bag[1] @ np.minimum.reduceat(costs, starts, axis=1)
@@ -517,7 +521,7 @@ class WordMovers:
 
 
 def _load_pot() -> None:
-    """Loads POT without the libraries that it could compute with: it gets arrays.
+    """Loads POT without its optional backends, as it only gets arrays.
 
     That is each of TensorFlow, PyTorch, jax that is installed. Its files have escapes that Python
     warns of when it compiles them, which is the first import of an installation.

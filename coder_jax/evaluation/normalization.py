@@ -101,7 +101,7 @@ class NormalizationBenchmark(Benchmark):
     )
     flags_under: ClassVar[str] = "mentions and terms"
     published: ClassVar[tuple[PublishedRow, ...]] = NORMALIZATION
-    # What the k of acc@k counts.
+    # The unit that the k of acc@k counts.
     acc_at_k: ClassVar[str] = "k concepts"
 
     @classmethod
@@ -113,7 +113,7 @@ class NormalizationBenchmark(Benchmark):
         quoted: int = 0,
         path: Path | None = None,
     ) -> Self:
-        """The benchmark of folds as the files have them, in the CUIs of today.
+        """The benchmark of some folds as read, in current CUIs.
 
         BadInput for a fold none of whose gold concepts is in its dictionary.
         """
@@ -138,7 +138,7 @@ class NormalizationBenchmark(Benchmark):
         return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
 
     def averaged(self) -> list[str]:
-        """The folds that the score is the mean over."""
+        """The folds over which the score is averaged."""
         return [fold.name for fold in self.folds]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
@@ -149,7 +149,7 @@ class NormalizationBenchmark(Benchmark):
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """acc@k and MRR; all mentions, and where it differs a row of the reachable ones.
+        """acc@k and MRR of all mentions, with a further row of the reachable ones if they differ.
 
         The scores are means over the folds, or languages, that are counted in the last column.
         """
@@ -167,8 +167,8 @@ _AnyFormat = TypeVar("_AnyFormat", bound=NormalizationBenchmark)
 
 
 def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFormat:
-    """The benchmark with gold and dictionary in the CUIs of today."""
-    # Both sides, whatever their age: then equal concepts have equal names.
+    """The benchmark with gold and dictionary in current CUIs."""
+    # On both sides, so that equal concepts have equal names whatever the age of the files.
     mapped: dict[int, Dictionary] = {}
     retired, folds = 0, []
     for fold in benchmark.folds:
@@ -181,7 +181,7 @@ def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFo
 
 
 def _check_reachable(benchmark: NormalizationBenchmark) -> None:
-    """BadInput for a fold none of whose gold concepts is in its dictionary."""
+    """Raise BadInput for a fold with no gold concept in its dictionary."""
     for fold in benchmark.folds:
         known = fold.dictionary.concept_set
         if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
@@ -200,7 +200,7 @@ def with_answers(
     vectors: Vectors,
     options: Options,
 ) -> EvaluationRecord:
-    """The record with what each mention was answered; tables of it where they are asked for."""
+    """The record with the answers to each mention; also writes tables of them if asked for."""
 
     folder = options["predictions"]
     found = _answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
@@ -279,7 +279,7 @@ def normalization_record(
 
 
 def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
-    """The row of a record over all mentions and, where it differs, over the reachable ones."""
+    """The row of a record for all mentions and, if it differs, that of the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable or {}
     whole = record.scores, record.intervals
@@ -328,8 +328,8 @@ def _unreachable(result: NormalizationResult) -> dict[str, Any]:
 # concepts, and the predicted concept of a mention is the concept of the term that is nearest by
 # cosine. Nothing is trained on the benchmark.
 
-# So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
-# dictionaries block by block, as they are compared.
+# Up to this many strings are encoded in one call (0.8 GB at width 768); those of larger
+# dictionaries are encoded block by block during the comparison.
 _ENCODED_AT_ONCE = 1 << 18
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -425,7 +425,7 @@ def evaluate_normalization(
 
 
 def _checked(encode: Encode) -> Encode:
-    """`encode`, after a look whether it gives a vector for each string."""
+    """`encode`, with a check that it gives a vector for each string."""
 
     def checked(strings: list[str]) -> np.ndarray:
         vectors = encode(strings)
@@ -437,7 +437,7 @@ def _checked(encode: Encode) -> Encode:
 
 
 def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
-    """`encode` of some of these strings, all of which are encoded now."""
+    """`encode` with a cache of these strings, all of which are encoded now."""
     vectors = encode(strings)
     row_of = {string: row for row, string in enumerate(strings)}
     return lambda some: vectors[[row_of[string] for string in some]]
@@ -446,7 +446,7 @@ def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
 def _results_of_folds(
     encode: Encode, folds: Sequence[NormalizationFold], ks: Sequence[int], tie_tolerance: float
 ) -> dict[str, NormalizationResult]:
-    """The result of each of some folds that have one dictionary."""
+    """The results of folds that share a dictionary."""
     from coder_jax.evaluation.counts import count_ranks, rows_by_concept
 
     terms = folds[0].dictionary.terms
@@ -529,13 +529,15 @@ folds     a folder as Cadec and PsyTar are distributed: folders with test.txt an
 
 
 def _folders_of_folds(path: Path) -> list[Path]:
-    """The folds of a folder: itself, or those in it, that have a test.txt; none of another."""
+    """The folds of a folder (itself or its subfolders) that have a test.txt; none for another
+    folder.
+    """
     children = sorted(child for child in path.iterdir() if child.is_dir())
     return [one for one in (path, *children) if (one / "test.txt").is_file()]
 
 
 def _check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
-    """The folds of a folder, all of them whole: with a test.txt, and a dictionary if none is given.
+    """The folds of a folder, checked to be complete: a test.txt, and a dictionary if none is given.
 
     BadInput where a fold beside others is not whole, as a mean over the rest is another score. A
     fold has a file of folds, or is called as another one but for the digits.
@@ -587,7 +589,7 @@ def _read_standard_term_folds(
 
 
 def _unquoted(field: str) -> str:
-    """A field without the quotes that a CSV writer put around it; any other field as it is."""
+    """A field without the quotes of a CSV writer, if it has any."""
     inner = field[1:-1]
     is_quoted = len(field) > 1 and field[0] == field[-1] == '"'
     return inner.replace('""', '"') if is_quoted and '"' not in inner.replace('""', "") else field
@@ -713,7 +715,7 @@ def _xl_bel_files(path: Path) -> dict[str, Path]:
     One file with columns is enough: a broken one beside it is to be refused, as a mean over the
     other languages is another score.
     """
-    # Not those that macOS adds to files, such as ._de_1k_test_query.txt.
+    # Excludes files that macOS adds, such as ._de_1k_test_query.txt.
     found = [(file, end) for end in _XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
     is_xl_bel = any(is_double_piped(file) for file, _ in found)
     return {file.name.removesuffix(end): file for file, end in found} if is_xl_bel else {}
@@ -801,7 +803,7 @@ def _answers_of(
 
 
 def _answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> _FoldAnswers:
-    """What the answers of a fold are worth."""
+    """The scores of a fold's answers."""
     pairs = list(zip(answers, fold.gold, strict=True))
     right = [answer[0].concept in split_concepts(gold) for answer, gold in pairs]
     languages = fold.languages
@@ -813,7 +815,7 @@ def _answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> _Fo
 
 
 def _languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
-    """The language of some terms of a dictionary that tells it."""
+    """The languages of a dictionary's terms, if known."""
     rows = zip(dictionary.terms, dictionary.languages or (), strict=True)
     return {term: language for term, language in rows if term in terms}
 
@@ -821,7 +823,7 @@ def _languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
 def _described_answers(
     benchmark: NormalizationBenchmark, result: NormalizationResult, answers: Sequence[_FoldAnswers]
 ) -> dict[str, Any]:
-    """What a record says of the answers, as `record._Answers`."""
+    """The answers as recorded (`record._Answers`)."""
     from coder_jax.mapping.confidence import measure_cutoffs
 
     results = result.folds or {benchmark.folds[0].name: result}
@@ -852,7 +854,7 @@ def _order_hash(benchmark: NormalizationBenchmark) -> str:
 
 
 def distribution(similarities: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """How many right and wrong answers have which similarity, in bins of one width."""
+    """Histogram of similarities of right and wrong answers, in bins of equal width."""
     low = np.floor(100 * similarities.min()) / 100
     edges = np.linspace(low, max(1.0, similarities.max()), _BINS + 1)
     counts = [np.histogram(similarities[some], edges)[0].tolist() for some in (right, ~right)]
@@ -871,7 +873,7 @@ def _write_predictions(
     answers: Sequence[_FoldAnswers],
     pooling: str,
 ) -> dict[str, str]:
-    """Writes the table of each fold, whole or not at all; the file of each, by the fold's name.
+    """Writes the table of each fold atomically; returns the files by fold.
 
     BadInput if one cannot be written.
     """
@@ -885,7 +887,7 @@ def _write_predictions(
 
 
 def write_prediction_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
-    """Writes a table whole or not at all; the file, which is named by the parts that are not "".
+    """Writes a table atomically; returns the file, named by the parts that are not "".
 
     BadInput if it cannot be written.
     """
@@ -902,12 +904,12 @@ def write_prediction_table(folder: Path, parts: Sequence[str], table: pl.DataFra
 
 
 def _as_file_name(part: str) -> str:
-    """A name as part of a file's, another one for each."""
+    """A name made safe for file names; distinct names stay distinct."""
     return quote(part, safe=" ").replace(".", "%2E")
 
 
 def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
-    """A row for each mention: gold, its place, the first answer's similarity, and all answers.
+    """A row for each mention: gold, its rank, the first answer's similarity, and all answers.
 
     `rank` is the place of the gold concept (the best of several; empty where none is in the
     dictionary), `tied` how many others are as near. A gold concept is named by its preferred term.
@@ -932,7 +934,7 @@ def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.Da
 
 
 def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[str, pl.Series]:
-    """The columns of ANSWERS answers: concept, term and similarity of each; empty where none is."""
+    """The columns of ANSWERS answers: concept, term and similarity of each; empty if missing."""
     columns = {}
     for place in range(ANSWERS):
         at = [one[place] if place < len(one) else (None, None, None) for one in answers]
@@ -945,7 +947,7 @@ def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[
 
 
 def cleaned(table: pl.DataFrame) -> pl.DataFrame:
-    """A table as a TSV file can hold it: no line breaks, and similarities of six digits."""
+    """A table prepared for TSV: no line breaks, similarities with six digits."""
     return table.with_columns(
         pl.col(pl.String).str.replace_all(_LINE_BREAKS, " "),
         pl.col(pl.Float32).cast(pl.Float64).round(6),
@@ -953,7 +955,7 @@ def cleaned(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gold_names(fold: NormalizationFold) -> list[str]:
-    """The preferred terms of the gold concepts of each mention, joined; of unknown ones none."""
+    """The preferred terms of each mention's gold concepts, joined; unknown ones are left out."""
     known = fold.dictionary.concept_set
     about = fold.dictionary.about
     return [
@@ -963,7 +965,7 @@ def _gold_names(fold: NormalizationFold) -> list[str]:
 
 
 def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table of `_write_predictions` whose first answer is wrong, the surest first.
+    """The rows of a table of `_write_predictions` with a wrong first answer, most similar first.
 
     BadInput for another file.
     """
@@ -1029,7 +1031,7 @@ class HeldOut:
         return self.scores_of(TermEncoder(bert, self.tokenizer, self.settings))
 
     def scores_of(self, encoder: TermEncoder) -> dict[str, float]:
-        """The same of any encoder."""
+        """The same scores for any encoder."""
         scores = evaluate_normalization(encoder.encode, self.benchmark).scores
         rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
@@ -1038,7 +1040,7 @@ class HeldOut:
 def _with_dictionary_of(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
-    """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
+    """The benchmark with the terms of its gold concepts, filled up with others to `most_terms`."""
     (fold,) = benchmark.folds
     terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
     gold = {concept for joined in fold.gold for concept in split_concepts(joined)}

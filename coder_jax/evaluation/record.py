@@ -76,7 +76,7 @@ class EvaluationRecord(Generic[E]):
 
 
 class _Unreachable(TypedDict):
-    """Mentions whose gold concepts are not in the dictionary, and the scores of all others."""
+    """Mentions whose gold concepts the dictionary lacks, and the scores of all others."""
 
     mentions: Count
     share: _Share
@@ -85,7 +85,7 @@ class _Unreachable(TypedDict):
 
 
 class _DescribedDictionary(TypedDict):
-    """What was searched, as `Dictionary.description` has it."""
+    """The dictionary that was searched (`Dictionary.description`)."""
 
     source: str
     content_hash: Hash
@@ -95,7 +95,7 @@ class _DescribedDictionary(TypedDict):
 
 
 class _Distribution(TypedDict):
-    """How many right and wrong answers have which similarity, in bins of one width."""
+    """Histogram of similarities of right and wrong answers, in bins of equal width."""
 
     low: Cosine  # where the first bin begins
     high: Cosine  # where the last one ends
@@ -104,9 +104,9 @@ class _Distribution(TypedDict):
 
 
 class _Answers(TypedDict):
-    """What mentions were answered (normalization.py)."""
+    """The answers to mentions (`normalization`)."""
 
-    # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
+    # `GoldCounts.as_text` of each averaged fold; None for too many mentions.
     ranks: dict[str, str] | None
     order: Hash  # of the mentions, in the order of the ranks
     cutoffs: dict[str, CutoffTableRecord]  # by language, and of all
@@ -116,7 +116,7 @@ class _Answers(TypedDict):
 
 
 class _PartsOfRecord(TypedDict):
-    """What a record in a file holds in dictionaries, where it has them."""
+    """Typed parts of a record's dictionaries, where it has them."""
 
     counts: dict[str, Count]
     unreachable: _Unreachable | None
@@ -125,7 +125,7 @@ class _PartsOfRecord(TypedDict):
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
-    """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
+    """Writes records as JSON, atomically. ValueError for a score that is NaN."""
     path = Path(path)
     try:
         write_identity(path, EVALUATION, {"records": [asdict(record) for record in records]})
@@ -152,7 +152,7 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that scores depend on, where installed."""
+    """The installed versions of Python and of the packages that scores depend on."""
     versions = {"python": platform.python_version()}
     installed = {name.lower() for name in importlib.metadata.packages_distributions()}
     for package in _PACKAGES:

@@ -63,7 +63,7 @@ _Scorer = Callable[[Any, Any, jax.Array, jax.Array | None], jax.Array]
 
 
 def _initial_layer(width: int, classes: int, seed: int) -> dict[str, jax.Array]:
-    """W [width, classes] and b [classes], uniform in +-1 / sqrt(width), as PyTorch begins."""
+    """W [width, classes] and b [classes], uniform in +-1 / sqrt(width), PyTorch's default."""
     bound = width**-0.5
     of_kernel, of_bias = jax.random.split(jax.random.key(seed))
     uniform = jax.random.uniform
@@ -83,7 +83,7 @@ def _logits(params: Mapping[str, jax.Array], vectors_B2D: jax.Array) -> jax.Arra
 def _pair_logits(
     params: Mapping[str, jax.Array], features_CD: jax.Array, pairs_B2: jax.Array, _: object
 ) -> jax.Array:
-    """Logits of pairs of concepts, numbers of rows of their features: a `_Scorer`."""
+    """Logits of pairs of concepts, given as rows of their features: a `_Scorer`."""
     return _logits(params, features_CD[pairs_B2])
 
 
@@ -282,7 +282,7 @@ def _relation_result(
         "unnamed": benchmark.unnamed,
         "retired": benchmark.retired,
     }
-    # The seed of training may be any; the same pairs are drawn for all.
+    # Independent of the training seed, so that all results draw the same pairs.
     drawn = resampled(np.stack([gold, predicted], axis=1), _drawn_scores, np.random.default_rng(0))
     intervals = named(("accuracy", "macro_f1"), drawn)
     return RelationResult(scores, by_label, counts, final_loss, intervals)
@@ -354,7 +354,7 @@ def relation_record(
 
 
 def _trained(features: str, encoder: EncoderRecord) -> str:
-    """What the training changes, in words."""
+    """What is trained, in words."""
     if features == FROZEN:
         return "W, b"
     if isinstance(encoder, VectorFileProtocol):
@@ -455,7 +455,9 @@ def fine_tune(
 
 
 class _ConceptRows(NamedTuple):
-    """The rows of a table that make up C concepts, and what each counts; W at most per concept."""
+    """The rows of a table that make up each of C concepts, and their weights; at most W per
+    concept.
+    """
 
     rows: np.ndarray  # int32 [C, W]
     shares: np.ndarray  # float32 [C, W], 1 in all; 0 where a concept has fewer rows
@@ -464,7 +466,7 @@ class _ConceptRows(NamedTuple):
 def _trainable_table(
     vectors: TableVectors, benchmark: RelationHalves
 ) -> tuple[np.ndarray, _ConceptRows, np.ndarray]:
-    """The vectors to train, how concepts are made of them, and which concepts have any.
+    """The table to train, the rows of each concept, and which concepts have any.
 
     The first are float32 [V, D]; the last of them is that of all concepts without a vector, and
     begins as the mean of the others. Which have any: bool [C].

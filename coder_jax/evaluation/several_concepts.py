@@ -49,7 +49,7 @@ class Share(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """In [0, 1]; None of nothing."""
+        """The share, in [0, 1]; None if the total is 0."""
         return self.right / self.of if self.of else None
 
 
@@ -108,7 +108,7 @@ def _intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
 
 
 def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
-    """The concepts of ranked names, best first, each at its best name.
+    """The distinct concepts of ranked names, best first, each by its best name.
 
     Args:
       names_MK: int [M, K], rows of names.
@@ -197,7 +197,7 @@ def _answers_of_nearest(
     training_mentions: Sequence[str],
     training_gold: Sequence[Collection[int]],
 ) -> list[frozenset[int]]:
-    """The gold set of the training mention or the concept of the name that is most alike.
+    """The gold set of the most similar training mention, or the concept of the most similar name.
 
     By TF-IDF of characters and pairs of them; of equal ones a training mention is taken.
 
@@ -213,7 +213,9 @@ def _answers_of_nearest(
 
 
 def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
-    """The number of names by the signs + in a mention, [M]: one more than these, at most MOST."""
+    """[M]: the number of names, estimated as one more than the + signs of a mention, at most
+    MOST.
+    """
     return [min(1 + sum(map(one.count, _PLUS)), _MOST) for one in mentions]
 
 
@@ -281,12 +283,12 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @property
     def split(self) -> MentionSplit:
-        """What is scored."""
+        """The split that is scored."""
         return self.data.splits[self.chosen]
 
     @cached_property
     def mentions(self) -> list[str]:
-        """Their strings."""
+        """The strings of the mentions."""
         return list(self.split.mentions.strings)
 
     @cached_property
@@ -320,7 +322,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         answers: str,
         ordered_by: str = "",
     ) -> EvaluationRecord:
-        """The record of whatever answers mentions with sets of concepts.
+        """The record of any model's answers, which are sets of concepts.
 
         Args:
           candidates, counts: as for `scores_of`.
@@ -380,7 +382,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
     def names_for(self, k: int) -> int:
-        """As many ranked names as have k concepts among them, whichever they are; at most all."""
+        """Names for k concepts: as many ranked names as contain k concepts in any case."""
         names_of_one = int(np.bincount(self.data.name_concepts).max())
         return min(k * names_of_one, len(self.data.names))
 
@@ -393,7 +395,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @cached_property
     def baselines(self) -> dict[str, dict[str, float | None]]:
-        """The scores of answers without an encoder, of what they tell."""
+        """The scores of the baselines."""
 
         names, concepts = self.dictionary.terms, self.data.name_concepts
         distinct, of = np.unique(self.mentions, return_inverse=True)

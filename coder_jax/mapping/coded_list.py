@@ -17,7 +17,7 @@ from data_pipeline.process import BadInput, did_you_mean
 # -------------------------------------------------------------------------------------------------
 # The answer to a mention: a status and candidate concepts.
 
-# What candidates are found by.
+# The sources of candidates.
 KINDS = ("vectors", "characters", "both")
 
 
@@ -97,7 +97,7 @@ def coded_rows(
     k: int | None,
     vocabularies: Collection[str] | None = None,
 ) -> list[list[str]]:
-    """The fields of COLUMNS of one mention: a row for each of up to k concepts.
+    """The fields of COLUMNS for one mention, with a row for each of up to k concepts.
 
     Without an answer it is one row, of what was nearest.
 
@@ -133,7 +133,7 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
     return [
         *about,
         candidate.term if candidate else "",
-        # A concept that a person chose, which was no candidate, has none.
+        # A concept chosen by a person that was not a candidate has no similarity.
         f"{candidate.similarity:.4f}" if candidate and not math.isnan(candidate.similarity) else "",
         f"{answer.confidence:.4f}" if is_first and answer.confidence is not None else "",
         str(rank),
@@ -144,7 +144,7 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
 
 
 def in_words(answers: Sequence[Answer]) -> str:
-    """How many mentions were answered how, such as "812 exact, 900 near, 288 no answer"."""
+    """Counts of answers by status, such as "812 exact, 900 near, 288 no answer"."""
     counts = {status: sum(answer.status == status for answer in answers) for status in Status}
     return ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
 
@@ -212,7 +212,7 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, path: Path) -> None:
-    """BadInput if concepts that were accepted are not in the dictionary; `path` had them."""
+    """Raise BadInput if an accepted concept is not in the dictionary; `path` is the file."""
     known = dictionary.concept_set
     missing = {
         decision.concept: mention
@@ -232,7 +232,7 @@ def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, p
 def decided(
     answers: Iterable[Answer], decisions: Mapping[str, Decision], dictionary: Dictionary
 ) -> list[Answer]:
-    """The answers with what people decided; open ones as they are.
+    """The answers after people's decisions; open ones are unchanged.
 
     An accepted concept is the first candidate, before the others, with its term and similarity
     where it was among them. Where it was not, its term is the preferred name and its similarity is
@@ -262,7 +262,7 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
 
 
 def _places(path: Path, header: Sequence[str]) -> list[int | None]:
-    """Where in a row each of COLUMNS stands."""
+    """The position of each of COLUMNS in a row."""
     names = [name.strip().casefold() for name in header]
     for name in _COLUMNS:
         if names.count(name) > (1 if name in names else 0) or (
@@ -281,7 +281,7 @@ def _unguarded(field: str) -> str:
 
 
 def _decision(concept: str, decision: str, note: str, place: str) -> Decision | None:
-    """What a row says; None where it leaves its mention open."""
+    """The decision in a row; None if it leaves its mention open."""
     concept, said = concept.strip(), decision.strip().casefold()
     if said not in (_ACCEPTED, _REJECTED, _OPEN):
         known = [_ACCEPTED, _REJECTED, _OPEN]

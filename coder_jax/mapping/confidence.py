@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 
 ALL = "all"  # in place of a language: all mentions
 _DIGITS = 4  # of a cut-off
-# A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
+# A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
 _MOST_ROWS = 200
 _LEAST_ANSWERED = 30
@@ -68,7 +68,7 @@ class CutoffTable:
 
 
 def _precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
-    """Precision and coverage at each cut-off that tells mentions apart.
+    """Precision and coverage at each cut-off that separates mentions.
 
     Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
     the answered mentions most evenly, with the first and the last.
@@ -114,7 +114,7 @@ def cutoff_for(
     least_answered: int = _LEAST_ANSWERED,
     confidence: float | None = None,
 ) -> float | None:
-    """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
+    """The smallest cut-off from which on precision stays at least as wanted; None if there is none.
 
     Cut-offs with few answers tell little: they are neither chosen nor stand in the way of lower
     ones.
@@ -175,11 +175,11 @@ class Cutoffs:
     rules: Mapping[str, MeasuredRule] = field(default_factory=dict)
 
     def of(self, language: str | None = None) -> CutoffTable:
-        """The table of a language; that of all mentions where it has none."""
+        """The table of a language, or of all mentions if the language has none."""
         return self.tables.get(language or ALL, self.tables[ALL])
 
     def of_another_dictionary(self, terms: int) -> str:
-        """In words, that a dictionary of so many terms is quite another; "" if it need not be.
+        """A warning if a dictionary of this size differs much from the measured one; else "".
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
@@ -195,7 +195,7 @@ class Cutoffs:
         )
 
     def described(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The content of cutoffs.json."""
         tables = {language: vars(table) for language, table in self.tables.items()}
         rules = {language: rule._asdict() for language, rule in self.rules.items()}
         described = {"tables": tables, "measured_on": dict(self.measured_on)}
@@ -213,7 +213,9 @@ class Cutoffs:
 
     @classmethod
     def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
-        """From `described`, typed as `identity._Cutoffs`; BadInput for tables that cannot be."""
+        """From the content of cutoffs.json (`identity._Cutoffs`); BadInput for impossible
+        tables.
+        """
         tables = {}
         for language, table in content["tables"].items():
             tables[language] = CutoffTable(*(table[name] for name in identity.CUTOFF_TABLE))
@@ -252,7 +254,7 @@ def measure_cutoffs(
 
 
 def _check_table(table: CutoffTable, where: str, again: str) -> None:
-    """BadInput for a table that no mentions can have."""
+    """Raise BadInput for an impossible table."""
     cutoffs, answered, right = (
         np.array(column) for column in (table.cutoffs, table.answered, table.right)
     )
@@ -262,7 +264,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
         and np.all(np.diff(answered) < 0)
         and np.all((right <= answered) & (answered <= table.mentions))
         and np.all(answered > 0)
-        # Of the answers that a higher cut-off takes away, so many at most can be right.
+        # Of the answers that a higher cut-off removes, at most all are right.
         and np.all((np.diff(right) <= 0) & (np.diff(right) >= np.diff(answered)))
     )
     if not is_whole:
@@ -292,7 +294,7 @@ def measured_cutoffs(
     measured_on: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Cutoffs:
-    """What is to be expected of a normalizer's answers, of all mentions and of each language.
+    """The expected quality of a normalizer's answers, for all mentions and each language.
 
     Mentions that name nothing or are strings of the dictionary are left aside: how they are
     answered does not depend on it.
@@ -358,7 +360,7 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
 def _best_weight(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> float:
-    """The weight of letters with which most of the mentions, and of them misspelt, are right.
+    """The weight of letters with the most right answers for mentions, plain and misspelt.
 
     Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
@@ -375,7 +377,7 @@ def _best_weight(
 def _outcomes(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each mention the similarity of its nearest concept, the margin, and whether it is right.
+    """For each mention: similarity of the nearest concept, margin, and whether it is right.
 
     Returns:
       (float64 [n], float64 [n], bool [n]).
@@ -390,7 +392,7 @@ def _outcomes(
 
 
 def misspelt(names: Sequence[str], seed: int = 0) -> list[str]:
-    """Each name with one error at a random place, not the first letter where there are others.
+    """Each name with one typing error at a random place (not the first letter, if avoidable).
 
     Args:
       names: strings; those of fewer than two letters stay as they are.

@@ -40,7 +40,7 @@ class Probes:
     else before the softmax, as in the authors' code."""
 
     def sees(self) -> jax.Array:
-        """bool [R, L, L]: whether a token sees another, but for segments."""
+        """bool [R, L, L]: whether a token attends to another, apart from segments."""
         return (self.kinds[:, :, None] & self.kinds[:, None, :]) != 0
 
 
@@ -73,7 +73,9 @@ class AttentionMask:
 
 
 def _matmul_precision(dtype: Any) -> jax.lax.Precision:
-    """Full precision for float32 (accelerators would round to TF32 or bf16), else the default."""
+    """Highest precision for float32 (accelerators would round to TF32 or bf16), else the
+    default.
+    """
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else jax.lax.Precision.DEFAULT
 
 
@@ -219,7 +221,7 @@ def attention(
     if mask.kept_R1LL is not None:
         probs_RHLL = probs_RHLL * mask.kept_R1LL
     if dropout_ids_RL is not None:
-        # Head and place of the key within its own term: free of where the term was packed.
+        # Head and position of the key within its own term, independent of the packing.
         heads_H = jnp.arange(config.num_heads, dtype=jnp.uint32)[None, :, None, None]
         keys_R11L = positions_RL.astype(jnp.uint32)[:, None, None, :]
         probs_RHLL = hash_dropout(
@@ -290,7 +292,7 @@ class _Layer(nnx.Module):
         return attention(config, q_RLHK, k_RLHK, v_RLHK, mask, positions_RL, dropout_ids_RL, site)
 
     def transform(self, x_TD, attended_TD, dropout_ids_T, site) -> jax.Array:
-        """What follows attention, token by token; any axes in place of T."""
+        """The feed-forward part after attention, token by token; T stands for any axes."""
         config = self.config
         attended = self.attention_output(attended_TD)
         attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
@@ -305,7 +307,7 @@ class _Layer(nnx.Module):
 
 
 def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
-    """Dropout over the features of each token; none where there are no ids. Any axes for T."""
+    """Dropout of the features of each token; none without ids. T stands for any axes."""
     if dropout_ids_T is None:
         return x_TD
     features = jnp.arange(x_TD.shape[-1], dtype=jnp.uint32)
@@ -340,7 +342,7 @@ def inner_segments(segments_RL: jax.Array) -> jax.Array:
 
 
 def _mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
-    """float32 [N, D]: the mean over the tokens of each term, [CLS] and [SEP] too (CODER's e_avg).
+    """float32 [N, D]: the mean over each term's tokens, [CLS] and [SEP] included (CODER's e_avg).
 
     With the segments of `inner_segments`, the mean over its word pieces alone.
 
@@ -422,7 +424,7 @@ class Bert(nnx.Module):
         return self._finished(x_RLD, attended_RLD, dropout_ids_RL, site)
 
     def _attended(self, tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes=None):
-        """The last layer's input, what its attention makes of it, and the layer's dropout site."""
+        """The last layer's input, the output of its attention, and its dropout site."""
         x_RLD = self.embeddings(tokens_RL, positions_RL, probes)
         x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
         x_RLD = x_RLD.astype(self.dtype)
@@ -445,7 +447,7 @@ class Bert(nnx.Module):
         return x_RLD, last.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site), site
 
     def _finished(self, x_TD, attended_TD, dropout_ids_T, site):
-        """Hidden states of tokens of any axes, from what `_attended` gives of them."""
+        """Hidden states of tokens on any axes, from the output of `_attended`."""
         return self.layers[-1].transform(x_TD, attended_TD, dropout_ids_T, site)
 
     def term_vectors(
@@ -502,7 +504,7 @@ class Bert(nnx.Module):
         pooling: str,
         dropout_ids_RL: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """(vectors, [CLS]) of one pass, float32 [N, D] each: as of `term_vectors` and 'cls'.
+        """(vectors, [CLS]) of one pass, float32 [N, D] each; see `term_vectors`.
 
         Args:
           pooling: cls, mean or pieces.

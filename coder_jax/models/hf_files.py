@@ -35,7 +35,7 @@ _BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_V
 
 
 class _WeightIndex(TypedDict):
-    """Which file has which weight, where there are several."""
+    """Which file holds which weight, for sharded weights."""
 
     weight_map: dict[str, str]
 
@@ -79,7 +79,7 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
 
 
 def here_or_fetched(path: str | Path) -> Path:
-    """What is on this machine, whatever it is; else the folder of a model, which is fetched.
+    """The path itself if it exists on this machine, else the fetched folder of a model.
 
     Raises:
       BadInput: as `find_folder`, if nothing is here.
@@ -88,7 +88,7 @@ def here_or_fetched(path: str | Path) -> Path:
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """What the hub's client raises: names that cannot be, refusals, failed connections."""
+    """Errors of the hub's client: invalid names, refusals, failed connections."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     # A refusal derives from the error of the HTTP library, as does a failed connection.
@@ -243,7 +243,7 @@ class EncoderSettings:
         return ", ".join(words)
 
     def changed(self, **overrides: Any) -> EncoderSettings:
-        """These settings with what is not None in `overrides`."""
+        """These settings with the values of `overrides` that are not None."""
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})
 
 
@@ -266,7 +266,7 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
 
 
 def read_languages(folder: Path) -> tuple[str, ...]:
-    """The languages that an export of ours was trained on; none where nothing tells."""
+    """The languages that an export of ours was trained on; none if unknown."""
     path = folder / ENCODER.file
     return tuple(read_identity(path, ENCODER).get("languages", ())) if path.is_file() else ()
 
@@ -310,7 +310,7 @@ def _sentence_transformers_length(folder: Path) -> int:
     ):
         if (folder / name).is_file():
             length = read_json(folder / name).get(key)
-            # Tokenizers without a limit carry a number of 30 digits.
+            # Tokenizers without a limit have a number of 30 digits.
             if length is not None and not (isinstance(length, int) and length >= 10**6):
                 return typed(length, Length, f"{folder / name}: {key}", "fetch the folder again")  # type: ignore[arg-type]
     return EncoderSettings().max_length

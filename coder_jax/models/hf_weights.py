@@ -22,7 +22,7 @@ from data_pipeline.process import BadInput
 # -------------------------------------------------------------------------------------------------
 # The supported architectures, with the config and encoder class of each.
 
-# model_type in config.json -> what reads the rest of it.
+# model_type in config.json -> the config class.
 _CONFIGS: dict[str, type[BertConfig]] = {
     **dict.fromkeys(ARCHITECTURES, BertConfig),
     MODERNBERT: ModernBertConfig,
@@ -135,7 +135,7 @@ class LoadReport:
 
 
 def anchor(config: BertConfig) -> str:
-    """Hugging Face's name of the word table."""
+    """Hugging Face's name of the word embeddings."""
     return _MODERN_ANCHOR if isinstance(config, ModernBertConfig) else _ANCHOR
 
 
@@ -282,7 +282,7 @@ def from_hf(
     flat = dict(nnx.to_flat_state(params))
     filled: dict[Any, np.ndarray] = {}
     for weight in table:
-        # Memory for what config.json promises is taken once the file is seen to have as much.
+        # Memory is allocated once the file is seen to hold as much as config.json promises.
         shape = flat[weight.path].shape
         target = _part_of(np.broadcast_to(np.float32(0), shape), weight)
         value = tensors[weight.hf_name]
@@ -302,13 +302,13 @@ def from_hf(
         if weight.path not in filled:
             filled[weight.path] = np.empty(shape, np.float32)
         _part_of(filled[weight.path], weight)[...] = value
-    # In the host's memory: where they go is decided by who uses them.
+    # In host memory: the caller decides about devices.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 
 def _what_is_wrong(value: np.ndarray) -> str:
-    """Of weights that cannot be used."""
+    """The message for weights that cannot be used."""
     return "NaN or infinite values" if value.dtype.kind == "f" else f"values of {value.dtype}"
 
 

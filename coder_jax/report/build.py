@@ -63,7 +63,7 @@ def _left_out(
     classes: bool = False,
     candidates: bool = False,
 ) -> list[LeftOut]:
-    """What `report` lacks, in the order of the page.
+    """The missing parts of a report, in the order of the page.
 
     Args:
       report: with all its parts.
@@ -84,7 +84,7 @@ def _left_out(
         command = f"{both}{again} --results before=before.json after=after.json"
         missing.append(LeftOut("Before and after", "no scores of both were given", command))
     if not report.tables:
-        # What is scored is a model: of a run its export.
+        # Models are scored, so a run is scored by its export.
         export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
         evaluate = (
             f"{export if run else ''}python -m coder_jax evaluate --model "
@@ -161,7 +161,8 @@ class Subject:
 
 
 def _load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
-    """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
+    """Loads the newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or
+    id.
 
     Args:
       name: what the report is to call it.
@@ -388,14 +389,14 @@ def _answers_by_classes(
 
 
 def _relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
-    """What there is to see of relation matrices; of translations nothing."""
+    """The figure of relation matrices; None for translations."""
     if relations is None or not relations.bilinear:
         return None
     return compare_relations(relations.table, relations.labels)
 
 
 def _settings_of(subject: Subject) -> list[tuple[str, str]]:
-    """How its vectors are made, for people."""
+    """How vectors are made, for readers."""
     settings = subject.encoder.settings
     return [
         ("pooling", settings.pooling),

@@ -65,7 +65,7 @@ class ShownTerms:
     total: int
 
     def note(self, terms: int) -> str:
-        """Which `terms` terms the explorer has, in words."""
+        """The number of terms in the explorer, in words."""
         source = self.dictionary.source
         if terms == self.total:
             return f"All {terms:,} distinct terms of {source}."
@@ -85,7 +85,7 @@ def read_shown_terms(
     most_terms: int,
     seed: int,
 ) -> ShownTerms:
-    """Reads a dictionary and chooses what is shown of it.
+    """Reads a dictionary and chooses the part to show.
 
     Args:
       path, languages, sources, types: as in `read_dictionary`.
@@ -120,7 +120,7 @@ def _terms_by_concept(dictionary: Dictionary) -> dict[str, list[str]]:
 
 
 def shuffled(concepts: Sequence[str], seed: int) -> list[str]:
-    """Identifiers in the order of their hash with a seed."""
+    """Identifiers, ordered by their hash with a seed."""
     return sorted(concepts, key=lambda cui: hashlib.sha256(f"{seed}\t{cui}".encode()).digest())
 
 
@@ -264,7 +264,7 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
         "conceptsOf": entries.concepts_of,
         "concepts": entries.concepts,
         "typeNames": type_names,
-        # A single type, as an ontology without types has for all, tells nothing.
+        # A single type, as in an ontology without types, is not shown.
         "types": [
             [type_number[one] for one in held] if len(type_names) > 1 else []
             for held in entries.types
@@ -340,7 +340,7 @@ class MapFigure:
 
 
 def draw_maps(groups: list[MapGroup], vectors: Sequence[tuple[str, np.ndarray]]) -> MapFigure:
-    """The map of each encoder; those behind the first are turned to lie as much as it as they can.
+    """The maps of all encoders; each is rotated to match the first as well as possible.
 
     Args:
       groups: with N terms in all.

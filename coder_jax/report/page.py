@@ -77,7 +77,7 @@ def _text(folder: str, name: str) -> str:
 
 
 def write_html(page: str, out: Path, option: str = "--out") -> int:
-    """Writes a page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
+    """Writes a page to `out` atomically; returns its size. BadInput if it cannot be written."""
     content = page.encode()
     try:
         with written_whole(out) as unfinished:
@@ -178,7 +178,7 @@ def _render(report: Report) -> str:
 def _figures(
     panels: Sequence[Panel], name: str
 ) -> list[tuple[Panel, Markup, list[tuple[int, list[str]]]]]:
-    """Each panel with its picture and its numbers.
+    """Each panel with its picture and its table of numbers.
 
     Args:
       name: what the names of these pictures begin with, and no other's.
@@ -190,5 +190,5 @@ def _figures(
 
 
 def write_page(report: Report, out: Path) -> int:
-    """Writes the page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
+    """Writes the page to `out` atomically; returns its size. BadInput if it cannot be written."""
     return write_html(_render(report), out)

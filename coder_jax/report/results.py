@@ -24,13 +24,13 @@ from data_pipeline.process import BadInput
 # dictionary; or, where there are none, from the evaluations that a run made of itself.
 
 _STAGES = ("before", "after")
-# Kinds of benchmark whose scores are shares, and are shown in percent.
+# Kinds of benchmark whose scores are shares, shown in percent.
 _SHARES = (
     *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
     *("mentions in text", "coverage"),
 )
 _MOST_SCORES = 5
-# Ends and names of what stands beside scores: bounds by ties, and what would be easy.
+# Suffixes and names of values that are not scores: bounds by ties, baselines.
 _BOUNDS, _EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
 
 
@@ -73,7 +73,7 @@ class ComparedAnswer:
 def answers(
     records: Sequence[EvaluationRecord], lines: Sequence[Mapping[str, Any]]
 ) -> list[ComparedAnswer]:
-    """An answer for each benchmark that was asked before and after.
+    """An answer for each benchmark that was scored before and after training.
 
     Args:
       records: of evaluations; of several before, or after, on one benchmark the best counts.
