@@ -124,9 +124,9 @@ def _answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[ComparedAnsw
     among = {what: evaluated_among(ends, what) for what in ("terms", "classes")}
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in both):
         names = [name for of, name in both if of == benchmark][:_MOST_SCORES]
-        # A system's own scores, whose range is not known, stay as they are.
+        # The range of a system's own scores is unknown, so they are shown as they are.
         percent = any(name.startswith("acc@") for name in names)
-        # A run with classes is asked twice: by the nearest term, and by its classes.
+        # A run with classes is scored twice: by the nearest term and by its classes.
         what = "classes" if benchmark == "classes" else "terms"
         looked_up = f"evaluated in training, looked up among {among[what]} {what}"
         question = looked_up if among[what] else ""
@@ -153,7 +153,7 @@ def _answer_of(
     moments: Sequence[tuple[str, str, list[float]]],
     percent: bool,
 ) -> ComparedAnswer:
-    """An answer out of (when, encoder, values) of two moments."""
+    """One answer, from (when, encoder, values) of two moments."""
     (_, _, before), (_, _, after) = moments
     change = [_shown(b - a, percent, "+") for a, b in zip(before, after, strict=True)]
     cells = [Moment(when, of, [_shown(v, percent) for v in values]) for when, of, values in moments]
@@ -162,7 +162,7 @@ def _answer_of(
 
 
 def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
-    """The first scores that all of the records have."""
+    """The first scores that all records have."""
     held = [
         [
             name
@@ -175,7 +175,7 @@ def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
 
 
 def _asked_in_words(record: EvaluationRecord) -> str:
-    """What a benchmark asked: its counts, and what was searched."""
+    """The question of a benchmark: its counts, and what was searched."""
     counted = ("mentions", "pairs", "triplets", "names", "concepts")
     counts = [f"{record.counts[name]:,} {name}" for name in counted if record.counts.get(name)]
     asked = counts[0] if counts else record.kind
@@ -189,7 +189,7 @@ def _asked_in_words(record: EvaluationRecord) -> str:
 
 
 def _shown(value: float, percent: bool, sign: str = "") -> str:
-    """A share in percent with one decimal; another value with three."""
+    """A share in percent with one decimal; any other value with three."""
     return f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}"
 
 
@@ -252,7 +252,7 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
 
 
 def _check_record(record: EvaluationRecord, where: str) -> None:
-    """BadInput for a record of which no table can be made."""
+    """Raise BadInput for a record that no table can show."""
     again = "make the file again with `python -m coder_jax evaluate --json`"
     scores = record.scores
     for best in (name for name in scores if name.endswith("_optimistic")):
@@ -266,7 +266,7 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
     try:
         tables = tables_of([record], k=_common_ks([record]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # Which scores and counts there are depends on the benchmark: its table asks for them.
+        # Scores and counts depend on the benchmark, so its own table is asked for them.
         raise BadInput(
             f"{where} is not whole ({type(error).__name__}: {error}); {again}"
         ) from error
@@ -278,7 +278,7 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
 
 
 def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
-    """A record whose tables of predictions are named as they are found from here."""
+    """A record whose paths of tables are relative to this folder."""
     if record.answers is None:
         return record
     files = record.answers["predictions"].items()
@@ -287,13 +287,13 @@ def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
 
 
 def _rising(numbers: Sequence[float | None]) -> bool:
-    """Whether all are numbers, and none is less than the one before but for rounding."""
+    """Whether all are numbers in rising order, apart from rounding."""
     there = [number for number in numbers if number is not None]
     return len(there) == len(numbers) and all(low <= high + _TINY for low, high in pairwise(there))
 
 
 def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
-    """A record that is called `name`, or was made then."""
+    """A record under the name `name`, or of that stage."""
     if name in _STAGES:
         return replace(record, stage=name)
     encoder = replace(record.encoder, model=name) if name else record.encoder
@@ -301,7 +301,7 @@ def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecor
 
 
 def _with_stage(record: EvaluationRecord) -> EvaluationRecord:
-    """A record whose encoder's name begins with when it was made, where that is known."""
+    """A record whose encoder's name begins with its stage (before, after), if known."""
     if not record.stage:
         return record
     model = f"{record.stage}: {record.encoder.model}"
@@ -341,7 +341,7 @@ def _common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
 
 
 def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
-    """What the mentions of each record were answered, of those that tell.
+    """The answers to the mentions of each record that has them.
 
     Raises:
       BadInput: cut-offs that cannot be, or a file that is no table of predictions.
@@ -394,7 +394,7 @@ def _shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersSh
 
 
 def some_rows(table: CutoffTable) -> list[Cutoff]:
-    """At most _MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
+    """At most _MOST_CUTOFFS rows of a table, evenly spaced, including both ends."""
     rows = table.rows
     if len(rows) <= _MOST_CUTOFFS:
         return rows

@@ -105,7 +105,7 @@ _LOSSES = ("synonym", "concept", "context")
 def _choose_negatives(
     scores_NM: jax.Array, allowed_NM: jax.Array, negatives: Negatives, key: jax.Array
 ) -> jax.Array:
-    """int32 [N]: for each name one of what is allowed to it; 0 where nothing is.
+    """int32 [N]: for each name one of its allowed negatives; 0 if it has none.
 
     Args:
         scores_NM: float32, dot products.
@@ -153,7 +153,7 @@ def _pair_loss(
     key: jax.Array,
     scale: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`_logistic_pair_loss` of names with their right vectors and with chosen others.
+    """`_logistic_pair_loss` of names with their right vectors and with chosen negatives.
 
     Args:
         vectors_ND: float32, f(s).
@@ -212,7 +212,7 @@ def _bne_loss(
     synonyms = flat(jnp.roll(vector_BGND, vector_BGND.shape[2] // 2, axis=2))
     concept, wording = (batch[name].reshape(-1) for name in ("concepts", "wordings"))
     other_NN = (concept[:, None] != concept[None]) & (wording[:, None] != wording[None])
-    # Of each loss: the right vector of a name, from which the others come, which names take part.
+    # For each loss: each name's right vector, the pool of negatives, and which names take part.
     parts = {"synonym": (synonyms, vectors, jnp.ones(len(vectors), bool))}
     for name, target in (("concept", "concept"), ("context", "name")):
         constants = flat(batch[f"{target}_targets"])
@@ -243,7 +243,7 @@ def _bne_loss(
 
 
 class _VectorsOfRun(TypedDict):
-    """What run.json says of the vectors of words."""
+    """The word vectors of a run, in run.json."""
 
     variant: Literal["words", "names", "names_concepts"]
     width: Width
@@ -252,7 +252,7 @@ class _VectorsOfRun(TypedDict):
 
 
 class _StartOfNames(StartOfRun):
-    """What run.json says of a run's start."""
+    """The start of a run, in run.json."""
 
     alphabet: str
     width: Width
@@ -314,7 +314,7 @@ class BneSystem(System):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Of each of LOSSES."""
+        """The weight of each of LOSSES."""
         return {name: getattr(self, f"{name}_weight") for name in _LOSSES}
 
     # ---- What a step is ----
@@ -374,7 +374,7 @@ class BneSystem(System):
         return {"alphabet": source.alphabet.characters, "width": width}, {}
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        """The other run's parameters with its alphabet, for vectors of the same width."""
+        """The other run's parameters and alphabet; its vectors must have the same width."""
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         recorded_start, params = super().init_from_run(run, source)
         width = self.load_initial(source)[0]["width"]
@@ -422,7 +422,7 @@ class BneSystem(System):
     def precompute(
         self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
-        """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
+        """Copies the word vectors into the run, as its encoder needs them."""
         assert isinstance(source, NameBatches)
         if is_first():
             with whole_folder(folder / _COPIED_VECTORS) as new:
@@ -648,7 +648,7 @@ def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
 
 
 def _settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
-    """How terms become vectors: cleaned as those of the dataset were, of any length."""
+    """How terms become vectors: cleaned like the dataset's, of any length."""
     return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
 
 
@@ -698,7 +698,7 @@ def _export_names(
 
 
 def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
-    """Everything that an export holds."""
+    """Writes all files of an export."""
     reader = encoder.reader
     assert isinstance(reader, NameReader)
     write_name_encoder(
@@ -744,7 +744,7 @@ def _compare_names(
 
 
 def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    """The facts for the model card, from run.json and metrics.jsonl."""
     dataset, vectors = run.identity["dataset"], run.identity["vectors"]
     return {
         **run_summary(system, run),

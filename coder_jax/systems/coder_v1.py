@@ -178,7 +178,7 @@ def _transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
 
 
 def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
-    """The mean cross-entropy of the semantic types of terms, and the share that is right.
+    """The mean cross-entropy of terms' semantic types, and the accuracy.
 
     Terms whose concept has no type do not count.
     """

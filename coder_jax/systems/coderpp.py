@@ -136,7 +136,7 @@ class CoderPlusPlusSystem(EncoderSystem):
         )
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The nearest neighbours of all anchors, with the encoder of the moment."""
+        """Finds the nearest neighbours of all anchors with the current encoder."""
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
         graph, _ = split_encoder(self.structure(view.recorded_start))
@@ -160,7 +160,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 # it goes on where it was, to the bit.
 
 _TERMS_AT_ONCE = 16_384
-# All keys travel to the devices once for so many queries: a CPU has them there.
+# All keys are sent to the devices once for this many queries; on a CPU they are already there.
 _QUERIES_CPU, _QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
 _VECTORS, _CONCEPTS = "vectors.npy", "concepts.npy"
@@ -176,7 +176,7 @@ def _write_neighbours(
     products: Products,
     provenance: str,
 ) -> None:
-    """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
+    """Write the index of a draw; all hosts call it. An index with the same provenance is reused.
 
     Terms of an anchor's own concept may be among its neighbours: their label makes them positives.
     What belongs to a concept that shares a name with the anchor's is left out, as it could not be
@@ -242,7 +242,7 @@ def _write_vectors(
 def _write_means(
     path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
 ) -> RowsOfFile:
-    """Write the direction of the mean of each concept's terms, of unit length; as above."""
+    """Write the normalized mean vector of each concept's terms, as `_write_vectors` does."""
 
     def make(first: int, last: int) -> np.ndarray:
         start = data.term_start[first : last + 1]
@@ -261,7 +261,7 @@ def _write_means(
 
 
 class _Neighbours:
-    """Makes rows of the index: called with the first and one after the last of them.
+    """Computes rows of the index; called with the first row and the end.
 
     Args:
         draw: whose neighbours are wanted.

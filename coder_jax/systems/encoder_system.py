@@ -123,7 +123,7 @@ def read_term_blocks(
     seed: int | None,
     beside: tuple[str, ...] = (),
 ) -> Any:
-    """What `read` makes of the packed rows of each block, each array as [B, G, N, ...].
+    """Applies `read` to the packed rows of each block; each result is [B, G, N, ...].
 
     Args:
         read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
@@ -138,7 +138,7 @@ def read_term_blocks(
     def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
         return read(rows, ids_RL, groups * terms)
 
-    # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+    # A batch dimension of one would cost a CPU transposes in every dense layer's gradient.
     encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
 
     def by_group(array: jax.Array) -> jax.Array:
@@ -180,7 +180,7 @@ def _dropout_ids(
 def drop_vectors(
     vector_ND: jax.Array, seed: int, step_key: StepKey, site: int, rate: float
 ) -> jax.Array:
-    """Vectors with dropout, which depends on seed, step and the term's place in it alone.
+    """Dropout of vectors that depends only on seed, step and the term's place in the step.
 
     Args:
         vector_ND: float32, one for each term of a pass.
@@ -198,7 +198,7 @@ def drop_vectors(
 
 
 def single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
+    """`jax.vmap` for arrays whose first dimension is one."""
 
     def mapped(*arguments: Any) -> Any:
         made = function(*jax.tree.map(lambda array: array[0], arguments))
@@ -297,18 +297,20 @@ class Head(abc.ABC):
 
     @abc.abstractmethod
     def part(self) -> Part:
-        """How it is trained."""
+        """The training of this part."""
 
     @abc.abstractmethod
     def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
-        """Its arrays as shapes, for an encoder of `width`; None if the run has none of it."""
+        """The shapes of its arrays, for an encoder of `width`; None if this run does not have the
+        part.
+        """
 
     @abc.abstractmethod
     def init_params(self, shapes: Tree) -> Tree:
-        """For traced code: its arrays before the first step."""
+        """In traced code: its initial arrays."""
 
     def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
-        """Its arrays where a run begins with another run's parameters; None: anew.
+        """Its arrays when a run starts from another run's parameters; None: initialize.
 
         Args:
             run: the other run, of any system that trains an encoder.
@@ -318,10 +320,10 @@ class Head(abc.ABC):
         return None
 
     def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
-        """Raise BadInput where the values cannot be used with these."""
+        """Raise BadInput for values that do not fit each other."""
 
     def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:  # noqa: B027
-        """Raise BadInput if a dataset lacks what it learns from."""
+        """Raise BadInput if a dataset lacks what this part learns from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -347,14 +349,14 @@ class EncoderSystem(System):
         default_factory=ModelConfig
     )
 
-    # ---- What a paper says ----
+    # ---- What a paper defines ----
 
     def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
         return {}
 
     def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        """What the model card tells of the data, from run.json."""
+        """The facts about the data for the model card, from run.json."""
         counts = dataset["counts"]
         return {
             "terminology": f"{dataset['name']} {dataset['release']}",
@@ -367,7 +369,7 @@ class EncoderSystem(System):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """What is trained beside the encoder."""
+        """The parts trained beside the encoder."""
         return ()
 
     def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
@@ -403,11 +405,11 @@ class EncoderSystem(System):
         return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
-        """How many packed rows the batches of a run may have."""
+        """The numbers of packed rows that the batches of a run may have."""
         return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
     def parts(self) -> dict[str, Part]:
-        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
+        # Without a gradient (pooling cls or mean) the pooler stays as loaded.
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
@@ -434,7 +436,7 @@ class EncoderSystem(System):
     def _load_encoder_of(
         self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], Params]:
-        """As `load_initial`, with the encoder of a run that is there."""
+        """`load_initial` with the encoder of an existing run."""
         taken = recorded_start and recorded_start["encoder"].get("run")
         other = _read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
@@ -456,7 +458,7 @@ class EncoderSystem(System):
     def _encoder_from_run(
         self, run: SavedRun, source: BatchSource
     ) -> tuple[dict[str, Any], Params]:
-        """As `init_from_run`, of the encoder alone."""
+        """`init_from_run` for the encoder alone."""
         identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
         self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
@@ -477,7 +479,7 @@ class EncoderSystem(System):
     def start_to_record(
         self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What `shapes` and `loss` must know of the start, as JSON."""
+        """The facts about the start that `shapes` and `loss` need, as JSON."""
         return {"encoder": dict(encoder)}
 
     def structure(self, recorded_start: Mapping[str, Any]) -> Bert:
@@ -513,13 +515,15 @@ class EncoderSystem(System):
     # ---- What proves what leaves the run ----
 
     def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
-        """Packed rows that `proof_outputs` needs beside those of the terms."""
+        """Packed rows that `proof_outputs` needs besides those of the terms."""
         return {}
 
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
+        """In traced code: the outputs of a run's proof, [terms, ...] each, for terms in packed
+        rows.
+        """
         tokens, positions, segments = (rows[name] for name in PACKED)
         return {
             "vectors": unit_length(
@@ -547,7 +551,7 @@ class EncoderSystem(System):
 
 
 def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
-    """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
+    """Raise BadInput if the dataset's tokenizer is not the encoder's."""
     found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
     if found != expected:
         raise BadInput(
@@ -558,7 +562,7 @@ def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> No
 
 
 def _check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
-    """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
+    """Raise BadInput if the dataset has pieces or positions that the encoder lacks."""
     check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
     longest = manifest["tokenizer"]["max_length"]
     if longest > config.longest_term:
@@ -577,7 +581,7 @@ def _read_license(folder: Path) -> str | None:
 
 
 def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
-    """A run whose encoder is to start from; the rest is as in `read_other_run`.
+    """An encoder to start from that is a run; the rest is as in `read_other_run`.
 
     Raises:
         BadInput: also if what it trained is no BERT.
@@ -604,7 +608,7 @@ class DescribedSystem(Protocol):
 
     @property
     def batch(self) -> StepSpec:
-        """What a batch is made of."""
+        """The settings of a batch."""
         ...
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -613,7 +617,7 @@ class DescribedSystem(Protocol):
 
 
 def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
-    """The encoder of a run, its relations, and what is known of it."""
+    """The encoder of a run, its relations, and the facts for its card."""
     relations = _trained_relations(run)
     tables = {} if relations is None else {"relations": relations}
     return Trained(encoder=encoder_of(run), card=_describe(system, run), tables=tables)
@@ -634,7 +638,7 @@ def trained_bert(run: SavedRun) -> Bert:
 
 
 def _trained_settings(run: SavedRun) -> EncoderSettings:
-    """How terms became vectors in training."""
+    """How training made vectors of terms."""
     return EncoderSettings(
         pooling=run.identity["config"]["system"]["model"]["pooling"],
         cleaning=run.identity["dataset"]["cleaning"],
@@ -643,7 +647,7 @@ def _trained_settings(run: SavedRun) -> EncoderSettings:
 
 
 def _trained_relations(run: SavedRun) -> ExportedRelations | None:
-    """The relation table of a run with its labels; None if none was learnt."""
+    """The relation table of a run with its labels; None if it has none."""
     table = run.params.get("relations")
     return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
 
@@ -657,7 +661,7 @@ def export_trained(
     pytorch_bin: bool = False,
     beside: Callable[[Path], dict[str, float]] | None = None,
 ) -> dict[str, float]:
-    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+    """Export a run; results and errors are those of `export_encoder`.
 
     Args:
         system, run: what was trained.
@@ -683,7 +687,7 @@ def export_trained(
 
 
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    """The facts for the model card, from run.json and metrics.jsonl."""
     start = run.identity["start"]
     return {
         **run_summary(system, run),
@@ -695,7 +699,7 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
 
 
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
-    """The part of `_describe` that any system with a dataset has, with a BERT or without."""
+    """The facts for the card of any system with a dataset, whether it has a BERT or not."""
     config, dataset = run.identity["config"], run.identity["dataset"]
     batch, optimizer = system.batch, config["optimizer"]
     by_language = dataset["counts"].get("terms_by_language", {})
@@ -726,7 +730,7 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
 
 
 def of_another_run(start: Mapping[str, Any]) -> bool:
-    """Whether a run began with what another one had learnt."""
+    """Whether a run started from another run's parameters."""
     return "from" in start or "run" in start["encoder"]
 
 
@@ -739,12 +743,12 @@ def of_another_run(start: Mapping[str, Any]) -> bool:
 # is often better than the last one (Izmailov et al., Averaging weights leads to wider optima,
 # 2018).
 
-# Parts that are of use beside another encoder.
+# Parts that are useful with another encoder, too.
 _HEADS = {"encoder", "relations", "types"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
-    """The run with the mean of the encoders of its last checkpoints; all else is as it was.
+    """The run with the mean of the encoders of its last checkpoints; the rest is unchanged.
 
     Args:
         out: its folder.
@@ -773,7 +777,7 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
 
 
 def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
-    """The run with an encoder between the one that it began with and its own.
+    """The run with an encoder between its initial encoder and its own.
 
     Args:
         system, run: what was trained.
@@ -821,7 +825,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
 
 
 def _between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries of the same keys."""
+    """Interpolates the arrays of two nested dictionaries with the same keys."""
 
     def mixed(start: Any, end: Any) -> np.ndarray:
         return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
@@ -830,7 +834,7 @@ def _between(old: Any, new: Any, weight: float) -> Any:
 
 
 def _check(run: SavedRun, flag: str) -> None:
-    """BadInput if a run trained more than an encoder and what may be left as it is."""
+    """Raise BadInput if a run trained parts that depend on the encoder's vectors."""
     others = sorted(set(run.params) - _HEADS)
     if others or "encoder" not in run.params:
         raise BadInput(
@@ -840,7 +844,7 @@ def _check(run: SavedRun, flag: str) -> None:
 
 
 def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
-    """The run with another encoder, as `weights` tells."""
+    """The run with other encoder weights."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
         run, params={**run.params, "encoder": encoder}, weights=values, notes={}
@@ -866,7 +870,7 @@ def write_rows(
     provenance: str,
     what: str,
 ) -> None:
-    """Write an array file of so many rows; all hosts call it.
+    """Write an array file with this many rows; all hosts call it.
 
     Nothing is done if it is there, made of the same.
 
@@ -917,7 +921,7 @@ def write_rows(
 
 
 def is_made(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
+    """Whether `write_rows` has nothing left to do, as the first host sees it; all hosts call it.
 
     Then chunks go that a kill left while they were removed.
 
@@ -931,28 +935,28 @@ def is_made(path: Path, provenance: str, chunk: int) -> bool:
 
 
 def _is_of(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether what is there of a file is made of the same."""
+    """Whether the existing part of a file has the same provenance."""
     saved = _note_of(path)
     return saved.exists() and saved.read_text(encoding="utf-8") == _note(provenance, chunk)
 
 
 def _note(provenance: str, chunk: int) -> str:
-    """The text of FILE.about: a device of another kind makes another number of rows at once."""
+    """The text of FILE.about; devices of another kind use another number of rows per chunk."""
     return f"{provenance}, {chunk} rows at once"
 
 
 def _note_of(path: Path) -> Path:
-    """The file of the note."""
+    """The path of FILE.about."""
     return path.with_name(f"{path.name}.about")
 
 
 def _chunks_of(path: Path) -> Path:
-    """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
+    """The folder of a file's chunks; hidden, so that it is not published to a bucket."""
     return path.with_name(f".{path.name}.chunks")
 
 
 def remove_rows(*paths: Path) -> None:
-    """Remove files of `write_rows`, whole or not, those that are there."""
+    """Remove files of `write_rows`, complete or not, if they exist."""
     for path in paths:
         shutil.rmtree(_chunks_of(path), ignore_errors=True)
         path.unlink(missing_ok=True)
@@ -960,7 +964,7 @@ def remove_rows(*paths: Path) -> None:
 
 
 def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
-    """What rows are made of, for `provenance` of `write_rows`: a dataset, and trees of arrays."""
+    """The `provenance` of `write_rows`: a hash of a dataset and of trees of arrays."""
     digest = hashlib.sha256(str(manifest["content_hash"]).encode())
     for array in jax.tree.leaves(parameters):
         digest.update(np.ascontiguousarray(array).data)
@@ -976,10 +980,10 @@ _Rows = Mapping[str, Any]
 def _encoder_proof(
     system: EncoderSystem, source: BatchSource, recorded_start: Mapping[str, Any]
 ) -> Proof:
-    """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
+    """The outputs of `EncoderSystem.proof_outputs` for some terms of the data."""
     terms = source.some_terms()
     rows = {**_packed_terms(source, terms), **system.rows_beside(source, terms)}
-    # What the program does not depend on is left out, so that it is compiled once.
+    # Unused parts are left out of the program, so that it is compiled once.
     model = dataclasses.replace(system.model, init="", dtype="float32")
     plain = dataclasses.replace(system, model=model)
     structure, _ = split_encoder(plain.structure(recorded_start))
@@ -993,7 +997,7 @@ def _encoder_proof(
 
 
 def _packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
-    """Terms as a batch has them: cleaned, as word pieces, in packed rows."""
+    """Terms in the form of a batch: cleaned, tokenized, packed."""
     cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
     longest = source.manifest["tokenizer"]["max_length"]
     tokens, start = tokenize(load_tokenizer(source.folder / "tokenizer"), cleaned, longest)
@@ -1015,7 +1019,7 @@ def _compiled_outputs(
 
 
 def _check_encoder(run: SavedRun, what: str) -> None:
-    """BadInput if the encoder that was read of a run is not the one that it trained."""
+    """Raise BadInput if the encoder read from a run does not reproduce the run's proof."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:
         encoder: TermEncoder = encoder_of(run)

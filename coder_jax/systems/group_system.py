@@ -153,7 +153,7 @@ def weighed_pairs(
     beta: float,
     base: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The mean of the L_i of `_multi_similarity_loss` over pairs that were mined in whatever way.
+    """The mean of L_i of `_multi_similarity_loss` over pairs mined by any rule.
 
     Args and what comes back are as there, of the mined pairs.
     """
@@ -198,20 +198,20 @@ class Group:
 
     @property
     def related(self) -> jax.Array:
-        """bool [k], the pairs that a relation joins; with queries only."""
+        """bool [k]: the pairs that a relation joins; only with queries."""
         assert self.queries is not None
         repeats = self.queries.shape[0] // self.relations.shape[0]
         return jnp.repeat(self.relations >= 0, repeats)
 
     @property
     def positives(self) -> jax.Array:
-        """bool [N, N], two terms of one concept."""
+        """bool [N, N]: pairs of terms of one concept."""
         same_NN = self.concepts[:, None] == self.concepts[None, :]
         return same_NN & ~jnp.eye(same_NN.shape[0], dtype=bool)
 
     @property
     def negatives(self) -> jax.Array:
-        """bool [N, N], terms of two concepts."""
+        """bool [N, N]: pairs of terms of different concepts."""
         return self.concepts[:, None] != self.concepts[None, :]
 
 
@@ -240,7 +240,7 @@ def cosine(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
 
 
 def norm(vectors: jax.Array) -> jax.Array:
-    """The length of vectors on the last axis; the gradient at zero is zero."""
+    """The length of vectors on the last axis, with gradient zero at zero."""
     return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))
 
 
@@ -288,7 +288,7 @@ def coder_loss(
     if mu and group.queries is not None:
         pairs = group.queries.shape[0]
         tails_kD, tail_concepts = group.vectors[pairs:], group.concepts[pairs:]
-        # The paper's stand-in for 'the triplet (h_i, r_i, t_j) is in the graph': t_j is t_i.
+        # The paper uses t_j = t_i for 'the triplet (h_i, r_i, t_j) is in the graph'.
         reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
         if score == "bilinear":
             similarity_kk = cosine(group.queries, tails_kD)
@@ -311,7 +311,7 @@ def coder_loss(
 
 
 def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
-    """The mean of the values that count; 0 if none does."""
+    """The mean of the values that count; 0 if there are none."""
     return jnp.where(counted, values, 0.0).sum() / jnp.maximum(counted.sum(), 1)
 
 
@@ -329,7 +329,7 @@ def _table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
 
 
 def _init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
-    """float32, of a `_table_shape`: relations that leave heads as they are, but for normal noise.
+    """float32, with `_table_shape`: relations that leave heads unchanged, plus normal noise.
 
     That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`.
     Under `jax.jit` with a sharded output each device makes its own part, of the same values.
@@ -339,7 +339,7 @@ def _init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.A
 
 
 def _relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
-    """float32 [..., U, D, D]: the matrices of distinct triplets; any one for a negative id.
+    """float32 [..., U, D, D]: the matrices of distinct triplets; arbitrary for a negative id.
 
     U of them, not one for each of the k = U * m repeats of the triplets.
     """
@@ -374,7 +374,7 @@ def _translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array)
 def _all_queries(
     mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
 ) -> jax.Array:
-    """The queries of all groups, [B, G, k, D]: each device adds what its part of matrices gives.
+    """The queries of all groups, [B, G, k, D]; each device contributes its part of the matrices.
 
     Args:
         mesh: the devices.
@@ -388,8 +388,8 @@ def _all_queries(
     if table.ndim == 2:
         query_BGUmD = _translated(table, relation_BGU, head_BGUmD)
         return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
-    # A device that holds some rows of every matrix needs those features of every head: these are
-    # small, so the heads travel and the matrices stay.
+    # A device that holds some rows of every matrix needs those features of every head. Heads are
+    # small, so they travel and the matrices stay.
     axes = spread_axes(mesh, width)
     if axes is None:
         matrix_BGUDD = _relation_matrices(table, relation_BGU)
@@ -397,7 +397,7 @@ def _all_queries(
     else:
         relation_BGU = put(relation_BGU, EVERYWHERE)
         matrix_BGUDD = _relation_matrices(table, relation_BGU)
-        # The constraint holds for the gradient, too: it is made where the matrices lie.
+        # The constraint also applies to the gradient, which is computed where the matrices are.
         matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
         if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
             head_BGUmD = put(head_BGUmD, EVERYWHERE)
@@ -417,7 +417,7 @@ class GroupHead(Head):
 
     @abc.abstractmethod
     def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
-        """Groups [B, G, ...] with what this part's parameters make of their vectors."""
+        """Groups [B, G, ...] with what this head computes from their vectors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -439,7 +439,7 @@ class RelationTable(GroupHead):
     """Whether a step works on the matrices that it uses alone."""
 
     def part(self) -> Part:
-        """It does not decay: towards zero, matrices would forget the identity they start at."""
+        """No weight decay: towards zero, matrices would forget the identity they start from."""
         bilinear = self.score == "bilinear"
         return Part(
             rate=self.rate,
@@ -458,7 +458,7 @@ class RelationTable(GroupHead):
 
     def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
         theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
-        # A table that numbers other labels, or has another shape, would be another table.
+        # A table with other labels or another shape is not the same table.
         same_labels = theirs["relations"] == manifest["relations"]
         table = run.params["relations"]
         return table if same_labels and shapes.shape == table.shape else None
@@ -531,7 +531,7 @@ def mean_over_groups(
 
 
 def counts_of_labels(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """How many relations and semantic types a dataset has, for the start in run.json."""
+    """The numbers of relations and semantic types of a dataset, for run.json."""
     return {
         "relations": len(manifest["relations"]),
         "types": len(manifest["semantic_types"]),
@@ -539,7 +539,7 @@ def counts_of_labels(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def check_no_corrupted_tails(batch: BatchSpec) -> None:
-    """BadInput for tails that the loss of CODER and CODER++ would take for others."""
+    """Raise BadInput for corrupted tails, which the losses of CODER and CODER++ would misread."""
     if batch.corrupted_tails:
         raise BadInput(
             "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "

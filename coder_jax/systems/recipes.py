@@ -86,7 +86,7 @@ def system_of(
 def config_of(
     identity: Mapping[str, Any], systems: Mapping[str, type[System]] = _SYSTEMS
 ) -> Config:
-    """The settings of a run: all that its result depends on, but its data.
+    """The settings of a run: all that its result depends on, except its data.
 
     Args:
         identity: of run.json.

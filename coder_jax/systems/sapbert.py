@@ -80,7 +80,7 @@ class SapBertSystem(EncoderSystem):
 def _mined_triplets(
     similarity_AB: jax.Array, positive_AB: jax.Array, negative_AB: jax.Array, *, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """The pairs of all triplets in which a negative is not farther than a positive by a margin.
+    """The pairs of all triplets in which the negative is not farther than the positive by a margin.
 
     A triplet of anchor a, positive p and negative n is kept if d_an - d_ap <= margin, with d the
     Euclidean distance of vectors of length one; a pair is kept if it is in a triplet that is.

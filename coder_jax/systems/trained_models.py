@@ -72,7 +72,7 @@ from data_pipeline.process import BadInput, tell
 
 
 def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
-    """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
+    """Raise BadInput if run.json changed since a checkpoint was saved, except for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
     if lines:
@@ -153,7 +153,7 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
 
 
 def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
-    """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
+    """SHA-256 of an export's weight files, or of a run's classes; for records."""
     if not is_run(path):
         return hash_weights(Path(path))
     return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
@@ -194,7 +194,7 @@ def records_of_classes(
 
 
 def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
-    """The generator of a run of `recall`, of its export, or of any encoder.
+    """A generator, from a run of `recall`, its export, or any encoder.
 
     Args:
         path: its folder, or the hub id of an export or an encoder.
@@ -222,7 +222,7 @@ def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Can
 def load_generators(
     paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
 ) -> GeneratorEnsemble:
-    """Several generators as one, or one; each as `_load_generator` reads it.
+    """One generator, or several as one, each opened by `_load_generator`.
 
     Args:
         paths: of each.
@@ -262,7 +262,7 @@ def load_ranker(path: str | Path) -> TermRanker:
 
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
-    """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
+    """Whether mentions are answered in stages: several models, a generator, or rankers."""
     generators = (
         (found := system_name(one)) == RecallSystem.name or (found is None and is_generator(one))
         for one in models
@@ -273,7 +273,7 @@ def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
 def answered_by_stages(
     models: Sequence[str], rankers: Sequence[str], benchmarks: Sequence[Benchmark]
 ) -> list[MultipleNames]:
-    """The benchmarks that generators or rankers answer; none where an encoder is all there is.
+    """The benchmarks that generators or rankers answer; none for a plain encoder.
 
     Raises:
         BadInput: if rankers are given and there is none.
@@ -284,7 +284,7 @@ def answered_by_stages(
             "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
             "`python -m data_pipeline.build_mentions`"
         )
-    # Only then: a model of the hub is fetched to see what it is.
+    # Checked last, as a model of the hub must be fetched for it.
     return found if found and has_stages(models, rankers) else []
 
 
@@ -320,7 +320,7 @@ def staged_normalizer(
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
-    """What maps mentions to the concepts of a dictionary.
+    """The normalizer by recall and rank for a dictionary.
 
     Args:
         generators, rankers, by, cache: as for `_load_stages`.
@@ -348,7 +348,7 @@ def staged_normalizer(
 
 
 def _protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
-    """The protocol of generators, for records: how the first one encodes, and a hash of all."""
+    """The protocol of several generators, for records: the first one's settings, a hash of all."""
     each = [_protocol_of(*one) for one in zip(models, generators.members, strict=True)]
     if len(each) == 1:
         return each[0]

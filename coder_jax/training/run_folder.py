@@ -36,13 +36,13 @@ from data_pipeline.process import BadInput
 
 _LOCK = "lock"
 
-# A network file system lets go of the lock of a machine that died once its lease is over.
+# A network file system releases the lock of a dead machine once its lease is over.
 _LEASE_SECONDS = 120
 _RETRY_SECONDS = 2
 
 
 def lock_run(out: Path) -> IO[str] | None:
-    """Take OUT/lock until the file that comes back is closed or the process ends, even by kill -9.
+    """Lock OUT/lock until the returned file is closed or the process ends, even by kill -9.
 
     None where the file system has no locks; this is said.
 
@@ -57,7 +57,7 @@ def lock_run(out: Path) -> IO[str] | None:
             raise
         print(f"{out} cannot be locked ({error.strerror}): start no second run on it")
         return None
-    # A full disk must not keep a run from going on: the name is only for the message below.
+    # A full disk must not stop a run from resuming: the name is only for the message below.
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
@@ -65,7 +65,7 @@ def lock_run(out: Path) -> IO[str] | None:
 
 
 def _wait_for_lock(out: Path) -> IO[str]:
-    """OUT/lock, locked at once or, if a process of another machine seems to hold it, in a while."""
+    """OUT/lock, locked at once or, if another machine seems to hold it, after a while."""
     end = None
     while (file := lock_file(out / _LOCK)) is None:
         owner = (out / _LOCK).read_text(encoding="utf-8").strip() or "another process"
@@ -119,17 +119,17 @@ class RunFiles:
         self.folder = Path(out)
         if self.url:
             self.folder = _fetch_small_files(self.url, kept)
-            # What was fetched is there.
+            # What was fetched is already published.
             self.published = {name: _state_of(file) for name, file in self._to_publish().items()}
 
     def fetch(self) -> None:
-        """See what the first host has published."""
+        """Fetch what the first host has published."""
         if self.url and not is_first():
             shutil.rmtree(self.folder / INDEX, ignore_errors=True)
             _fetch_into(self.folder, self.url)
 
     def publish(self) -> None:
-        """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
+        """Copy new files to the bucket; run.json is the last file of a new run.
 
         Raises:
             BadInput: if the bucket cannot be written to.
@@ -150,7 +150,7 @@ class RunFiles:
                 del self.published[name]
 
     def _to_publish(self) -> dict[str, Path]:
-        """By name, what goes to the bucket."""
+        """The files to publish, by name."""
         files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
         found = {str(file.relative_to(self.folder)): file for file in files}
         return {name: file for name, file in found.items() if _is_published(name)}
@@ -170,19 +170,19 @@ class RunFiles:
 
 
 def _state_of(file: Path) -> tuple[int, int]:
-    """What changes when a file does: its size and the time of its last change."""
+    """What changes with a file: its size and modification time."""
     stat = file.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 def _is_published(name: str) -> bool:
-    """Whether a file of the run's folder goes to the bucket: not what is half written."""
+    """Whether a file of the run's folder is published: not while it is half written."""
     half = name.endswith(".unfinished") or any(part.startswith(".") for part in Path(name).parts)
     return not half and not name.startswith(_NOT_PUBLISHED)
 
 
 def small_files(out: str | Path) -> Path:
-    """The folder of the small files of a run that is there, to read them.
+    """A folder with the small files of an existing run, for reading.
 
     Raises:
         BadInput: if the bucket cannot be read, or there is no run.
@@ -204,7 +204,7 @@ def is_run(path: str | Path) -> bool:
 
 
 def _fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
-    """A new folder with a run's small files, or empty if there is none; gone when Python ends.
+    """A temporary folder with a run's small files, empty if there is none.
 
     Raises:
         BadInput: if the bucket cannot be read, or there is something else at the address.
@@ -237,7 +237,7 @@ def _fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) ->
 
 
 def _names_in(files: Any, root: str) -> set[str]:
-    """The names of files and folders in a folder of a bucket; none if there is no such folder.
+    """The names of files and folders in a bucket's folder; none if it does not exist.
 
     Raises:
         FileNotFoundError: if there is no such bucket.
@@ -259,14 +259,14 @@ def _names_in(files: Any, root: str) -> set[str]:
 # OUT/metrics.jsonl   metrics.py
 # OUT/lock            held by the process that trains
 
-# What a claim that was cut off leaves, beside what the run keeps of its data.
+# What an interrupted claim leaves, besides what the run keeps of its data.
 _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 
 
 def identity(
     config: Mapping[str, Any], data: Mapping[str, Any], start: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What must be the same when a run goes on: all but where and how it is carried out.
+    """What must not change when a run resumes: all but where and how it is carried out.
 
     Args:
         config: of the run, as JSON; its `run` does not count.
@@ -279,7 +279,7 @@ def identity(
 
 
 def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequence[str]) -> None:
-    """Make `out` the folder of this run, or see that it already is.
+    """Make `out` the folder of this run, or check that it already is.
 
     Args:
         out: the folder.
@@ -335,7 +335,7 @@ def read_run_identity(out: Path, content: Any = Run) -> dict[str, Any]:
 
 
 def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any] | None:
-    """What the folder's run.json says, if there is one.
+    """The content of the folder's run.json, if it has one.
 
     Args:
         out: the folder of the run.
@@ -353,7 +353,7 @@ def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any]
 
 
 def system_name(path: str | Path) -> str | None:
-    """The name of the system of a run; None for what is no run."""
+    """The name of a run's system; None if it is not a run."""
     if not is_run(path):
         return None
     name: str = read_run_identity(small_files(path))["config"]["system"]["name"]
@@ -425,13 +425,13 @@ def going_on(
 
 
 def as_saved(this_run: dict[str, Any], step: int) -> dict[str, Any]:
-    """What a run was when it saved its newest checkpoint, of `step`; 0 without one."""
+    """The run as it was when its newest checkpoint, of `step`, was saved; 0 without one."""
     changes = this_run.get(_CHANGES, [])
     return before_change(this_run, sum(change["step"] < step for change in changes))
 
 
 def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
-    """What a run was when a checkpoint was written, before it was made longer.
+    """The run as it was when a checkpoint was written, before it was extended.
 
     Args:
         this_run: what it is now.
@@ -441,7 +441,7 @@ def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]
 
 
 def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
-    """What a run was after so many of its changes, before the next one."""
+    """The run after this many of its extensions."""
     changes = this_run.get(_CHANGES, [])
     if number >= len(changes):
         return this_run

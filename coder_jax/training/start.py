@@ -35,7 +35,7 @@ class OtherRun:
 
     @property
     def saved(self) -> SavedRun:
-        """What `System.init_from_run` is given of it."""
+        """The arguments of `System.init_from_run`."""
         return SavedRun(
             step=self.step,
             params=self.params,
@@ -46,7 +46,9 @@ class OtherRun:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What run.json says of it: the step, and a hash of what the run is, however long."""
+        """The entry in run.json: the step, and a hash of the run that does not depend on its
+        length.
+        """
         began = json.dumps(before_change(self.identity, 0), sort_keys=True)
         return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
 
@@ -54,7 +56,7 @@ class OtherRun:
 def read_other_run(
     flag: str, out: str, *, best: bool, provenance: Mapping[str, Any] | None
 ) -> OtherRun:
-    """A run to begin with: all hosts take the checkpoint that the first one chooses.
+    """Opens a run to start from; all hosts use the checkpoint that the first one chooses.
 
     Args:
         flag: that named it, for messages.
@@ -91,7 +93,7 @@ def read_other_run(
 def load_start(
     config: Config, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], Params]:
-    """What a new run begins with: of `System.load_initial`, or the parameters of the run `--from`.
+    """The start of a new run: `System.load_initial`, or the parameters of the run in `--from`.
 
     Args:
         config: the run.

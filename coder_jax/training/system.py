@@ -70,7 +70,7 @@ class Part:
     for when they are used again. "stay": nothing, as in PyTorch's SparseAdam."""
 
     def validate(self, name: str) -> None:
-        """Raise ValueError where the values contradict each other."""
+        """Raise ValueError for contradictory values."""
         if self.touched and (self.decay or self.rate is None):
             raise ValueError(
                 f"part {name}: rows that are updated alone neither decay nor are fixed"
@@ -113,7 +113,7 @@ class View:
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
 
 
-# What a run is scored by: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
+# The scores of a run: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
 Scorer = Callable[[View], dict[str, dict[str, float]]]
 
 
@@ -174,29 +174,32 @@ class System(abc.ABC):
     @property
     @abc.abstractmethod
     def groups(self) -> int:
-        """The parts of a step that may lie on different devices, or follow one another in passes
-        unless `whole`; the loss of a step is the mean over them."""
+        """The parts of a step that may be on different devices or, unless `whole`, in different
+        passes; the loss of a step is their mean.
+        """
 
     @property
     @abc.abstractmethod
     def terms(self) -> int:
-        """The terms of a step, in which its speed is told."""
+        """The number of terms of a step, by which speed is measured."""
 
     @property
     def arithmetic(self) -> str:
-        """The numbers that it computes with, for people, once it is `resolved`."""
+        """The dtype of its computations, in words, once `resolved`."""
         return "float32"
 
     @abc.abstractmethod
     def validate(self, optimizer: "OptimizerConfig") -> None:
-        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+        """Raise BadInput, with the numbers and the remedy, for impossible values."""
 
     def resolved(self) -> Self:
-        """The system with nothing left to the machine: a run never changes its arithmetic."""
+        """The system with all machine-dependent settings fixed: a run never changes its
+        arithmetic.
+        """
         return self
 
     def resolved_for(self, source: BatchSource) -> Self:
-        """The system with nothing left to the data, such as the steps of an epoch."""
+        """The system with all data-dependent settings fixed, such as the steps of an epoch."""
         return self
 
     @abc.abstractmethod
@@ -214,13 +217,13 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def parts(self) -> dict[str, Part]:
-        """The parts that the parameters may have; those of a run are in `shapes`."""
+        """The parts that parameters may have; those of a run are in `shapes`."""
 
     @abc.abstractmethod
     def load_initial(
         self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Params]:
-        """What a new run begins with.
+        """The initial parameters of a new run that come from files.
 
         Args:
             recorded_start: of run.json, if the run began already: the same files are read again.
@@ -236,7 +239,8 @@ class System(abc.ABC):
     def precompute(
         self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
     ) -> Params:
-        """What else a new run begins with that takes long to make, or files that belong to it.
+        """Further initial data of a new run that takes long to compute, or files that belong to the
+        run.
 
         Called on all hosts after `load_initial`, until the run has a checkpoint: what a run that
         was stopped meanwhile has in `folder` is used again, and equal arguments give equal
@@ -255,7 +259,7 @@ class System(abc.ABC):
         return {}
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        """As `load_initial`, for a run that begins with another run's parameters.
+        """`load_initial` for a run that starts from another run's parameters.
 
         Args:
             run: the other run; its `extra` only where this system asks for it (`init_needs_extra`).
@@ -267,22 +271,24 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
-        """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds what is neither parameter nor
-        moment, such as running statistics, and is {} where there is none."""
+        """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds state that is neither parameter
+        nor moment, such as running statistics, and is {} if there is none.
+        """
 
     @abc.abstractmethod
     def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        """For traced code: the parts that `load_initial` has not read, and extra, before step 1;
-        `params` and `extra` are their shapes."""
+        """In traced code: initial values of the parts that `load_initial` did not read, and of
+        extra; `params` and `extra` are their shapes.
+        """
 
     @abc.abstractmethod
     def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """The loss of a pass; may say with `mesh.constrain` where its arrays lie."""
+        """The loss of a pass; may place its arrays with `mesh.constrain`."""
 
-    # ---- While it trains ----
+    # ---- During training ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """Write an index that the batches of the next `refresh_steps` steps depend on.
+        """Write an index on which the batches of the next `refresh_steps` steps depend.
 
         All hosts call it, and compute together; the first writes. Equal parameters on the same
         devices must give equal files.
@@ -295,7 +301,7 @@ class System(abc.ABC):
         raise ValueError(f"system {self.name} has no refresh, but refresh_steps")
 
     def scorer(self, source: BatchSource, run: "RunConfig") -> Scorer | None:
-        """What the run is scored by before step 1, every `eval_steps` and at the end.
+        """The scorer of a run, called before step 1, every `eval_steps` and at the end.
 
         Raises:
             BadInput: if the data has nothing to score by.
@@ -303,21 +309,21 @@ class System(abc.ABC):
         return None
 
     def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> "Proof | None":
-        """What proves at each save that what is read of the run is what was trained (`system.py`).
+        """The outputs, recorded at each save, that readers of the run must reproduce.
 
         None: nothing does; then `saved_outputs` is not asked.
         """
         return None
 
-    # ---- When it is trained ----
+    # ---- After training ----
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        """What is read of a run makes of terms: arrays, by the names of the outputs of `proof`."""
+        """The outputs of `proof`, computed by the model as read from a run; arrays by name."""
         return {}
 
     @abc.abstractmethod
     def trained(self, run: SavedRun) -> Trained:
-        """What a run has learnt."""
+        """The result of a run, for reports and demos."""
 
     @abc.abstractmethod
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
@@ -434,7 +440,7 @@ class Config(Generic[S]):
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
-        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+        """Raise BadInput, with the numbers and the remedy, for impossible values."""
         optimizer, run = self.optimizer, self.run
         if not 0 <= optimizer.warmup_steps < optimizer.steps:
             raise BadInput(
@@ -459,7 +465,7 @@ class Config(Generic[S]):
 
 
 def _check_numbers(settings: Any, prefix: str = "") -> None:
-    """BadInput for a setting, at any depth, that is no finite number or outside of its bounds."""
+    """Raise BadInput for a setting, at any depth, that is not finite or out of bounds."""
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
         flag = flag_of(f"{prefix}{name}")
@@ -482,7 +488,7 @@ def to_json(config: Config) -> dict[str, Any]:
 
 
 def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
-    """A frozen dataclass from what `dataclasses.asdict` and JSON made of it.
+    """A frozen dataclass from the JSON form of `dataclasses.asdict`.
 
     Args:
         kind: the dataclass; its fields may be dataclasses.
@@ -507,7 +513,7 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
 
 
 def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
-    """The names in nested dictionaries of settings that others do not have."""
+    """Names in nested dictionaries of settings that the other does not have."""
     names = []
     for name, value in there.items():
         if name not in others and (name, value) not in GONE:
@@ -548,7 +554,7 @@ class Proved(TypedDict):
 def proved(
     proof: Proof | None, params: Params, extra: Tree, one_host: Callable[[Any], Any]
 ) -> Proved | None:
-    """What is to be noted of parameters; all hosts call it.
+    """The proof of some parameters, for the notes; all hosts call it.
 
     Args:
         proof: of `System.proof`.
@@ -572,7 +578,7 @@ def check_proof(
     what: str,
     under: str = PROOF,
 ) -> bool:
-    """Whether a run has kept a proof.
+    """Whether a run has a proof.
 
     Args:
         found: what is made of terms by what was read of the run, by the name of each output.

@@ -41,7 +41,7 @@ def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray,
         ValueError, BadInput, Stopped: as `search`.
     """
     width = keys.shape[1]
-    # Around their mean: distances stay, and squares lose fewer digits.
+    # Centred on their mean: distances stay the same, and squares lose fewer digits.
     middle = keys.mean(axis=0, dtype=np.float64)
     longer_keys = aligned((len(keys), width + 1), np.float32)
     at_once = max(1, _NUMBERS_AT_ONCE // width)
@@ -67,7 +67,7 @@ def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray,
 def _nearest_by_mean(
     queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k keys with the smallest mean distance to each query over several encoders; exact.
+    """The k keys with the smallest mean distance over several encoders to each query; exact.
 
     By the threshold algorithm: what none of the encoders has among its nearest is in each at least
     as far as the last of these, so in the mean as far as these last ones are. Where k keys are
@@ -128,7 +128,7 @@ def _nearest_concepts(
     name_concepts: np.ndarray,
     k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k concepts that are nearest to each query, each by its nearest name.
+    """The k concepts nearest to each query, each represented by its nearest name.
 
     Args:
         queries: float [q, D] of each encoder, whose mean distance counts.
@@ -152,7 +152,7 @@ def _nearest_concepts(
         distances, name = _nearest_by_mean([one[left] for one in queries], names, wanted)
         first = _is_first_of_row(name_concepts[name])
         enough = first.sum(axis=1) >= k
-        # The first k of a row's new concepts: a stable order puts them in front.
+        # The first k new concepts of a row; the stable sort puts them first.
         place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
         distance[left[enough]] = np.take_along_axis(distances[enough], place, axis=1)
         found[left[enough]] = np.take_along_axis(name[enough], place, axis=1)
@@ -185,13 +185,13 @@ class Generator(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
-        """float32 [n, D] of each encoder: vectors whose distances count."""
+        """float32 [n, D] for each encoder: vectors that are compared by distance."""
 
     @abc.abstractmethod
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        """As `encode`, of the names of a dictionary.
+        """`encode` for the names of a dictionary.
 
         Args:
             names: N strings.
@@ -309,7 +309,7 @@ class GeneratorEnsemble(Generator):
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
     ) -> CandidateLists:
-        """The candidates of mentions, of each by one of the members.
+        """The candidates of mentions, each from one chosen member.
 
         Args:
             member: int [M], which one; None: by all together.
@@ -336,7 +336,7 @@ class GeneratorEnsemble(Generator):
 def nearest_wrong_names(
     mentions: np.ndarray, names: np.ndarray, own: Sequence[np.ndarray], k: int
 ) -> np.ndarray:
-    """int32 [M, k]: the names nearest to each mention that are none of its own.
+    """int32 [M, k]: the names nearest to each mention that are not its own.
 
     Args:
         mentions, names: float [M, D] and [N, D], vectors.

@@ -32,7 +32,7 @@ from data_pipeline.process import BadInput, tell
 
 
 def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
-    """int64 [M]: for each training mention the number of the run that was trained without it.
+    """int64 [M]: for each training mention the number of the run trained without it.
 
     Args:
         runs: folders of runs of the recipe recall, one without each fold, in any order.
@@ -111,7 +111,7 @@ def write_candidates(
     *,
     cache: bool = False,
 ) -> Iterator[str]:
-    """Write a folder of mentions and candidates; lines for people come back.
+    """Write a folder of mentions with candidates; returns lines for people.
 
     Args:
         generators: find them.

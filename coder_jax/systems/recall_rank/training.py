@@ -157,7 +157,7 @@ class _DenseHead(Head):
 
 
 def _summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model card tells of the data, from run.json."""
+    """The facts about the data for the model card, from run.json."""
     counts = dataset["counts"]
     return {
         "mentions": f"{dataset['name']} {dataset['release']}",
@@ -169,7 +169,7 @@ def _summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dev_mentions(data: MentionDataset) -> MentionSplit:
-    """The mentions that a run is chosen by.
+    """The mentions by which a run's best checkpoint is chosen.
 
     Raises:
         BadInput: if there are none.
@@ -239,7 +239,7 @@ _RECALL_AT = (1, 2, 5, 10)
 
 
 def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float]:
-    """accuracy of all mentions, of those of one concept and of several; recall@k; number.
+    """Accuracy (of all mentions, of those with one and with several concepts), recall@k, number.
 
     What no mention counts for is left out.
 
@@ -328,7 +328,7 @@ class RecallSystem(EncoderSystem):
     # ---- The loss ----
 
     def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
+        """L = L_t + L_c (equation 6), averaged over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
 
@@ -361,10 +361,10 @@ class RecallSystem(EncoderSystem):
 
         return pass_loss
 
-    # ---- Negatives of the encoder of the moment ----
+    # ---- Negatives by the current encoder ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The kn names of other concepts that are nearest to each mention (algorithm 1).
+        """Finds the kn names of other concepts that are nearest to each mention (algorithm 1).
 
         With them the own name that is nearest, where own names are chosen so. Before the first
         step any names of others, as in the paper, and the own names most alike in characters.
@@ -396,7 +396,7 @@ class RecallSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy, recall at k and accuracy of the number, of the mentions to choose by."""
+        """Accuracy, recall@k and accuracy of the number, for the mentions of `_dev_mentions`."""
         assert isinstance(source, RecallBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -415,7 +415,7 @@ class RecallSystem(EncoderSystem):
     def generator(
         self, params: Params, recorded_start: Mapping[str, Any], source: BatchSource
     ) -> CandidateGenerator:
-        """The generator with some parameters, on one device."""
+        """The generator with given parameters, on one device."""
         graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
             merge_encoder(graph, params["encoder"]),
@@ -564,7 +564,9 @@ class RankSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
+        """Accuracy and other scores for the mentions of `_dev_mentions`, with and without the
+        generator.
+        """
         assert isinstance(source, RankBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -634,7 +636,7 @@ class RankSystem(EncoderSystem):
 
 
 def _neighbours(terms: int) -> np.ndarray:
-    """int64 [terms, 2]: pairs of each of some terms and the next one."""
+    """int64 [terms, 2]: pairs of each sample term and the next one."""
     return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)
 
 
@@ -773,7 +775,7 @@ _MODULE = "term_ranker.py"
 
 
 class _GeneratorSettings(TypedDict):
-    """What generator.json must have."""
+    """The keys that generator.json must have."""
 
     distance: str
 
@@ -801,7 +803,7 @@ def _export_generator(
 
 
 def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
-    """The generator of an export, whose encoder is given.
+    """The generator of an export, made with a given encoder.
 
     Raises:
         BadInput: if its files cannot be read.
@@ -844,7 +846,7 @@ def _export_ranker(
 
 
 def _write_ranker(folder: Path, ranker: TermRanker) -> None:
-    """Write the files beside the encoder's."""
+    """Write the ranker's files."""
     _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
     settings: RankerSettings = {
@@ -859,7 +861,7 @@ def _write_ranker(folder: Path, ranker: TermRanker) -> None:
 
 
 def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
-    """The largest difference of probabilities of the exported PyTorch module and ours.
+    """The largest difference of probabilities between the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.
