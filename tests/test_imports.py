@@ -125,11 +125,19 @@ def test_core_and_extras_are_the_requirements(repo):
 
 
 EXTRAS = ("tensorflow", "tensorflow_datasets", "tensorboardX", "torch", "gensim")
-EXTRAS += ("ahocorasick", "abbreviations", "bm25s", "ot", "matplotlib", "threadpoolctl", "s3fs")
+EXTRAS += ("ahocorasick", "abbreviations", "bm25s", "ot", "matplotlib", "s3fs")
 # Libraries that are there take these along: it is coder_jax that must not ask for them.
 WITHOUT_EXTRAS = f"""
-import sys
-sys.modules.update(dict.fromkeys({EXTRAS!r}))
+import importlib.util, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+real = importlib.util.find_spec  # by which libraries ask whether a package is there
+importlib.util.find_spec = lambda name, *more: None if name in {EXTRAS!r} else real(name, *more)
 from coder_jax.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
