@@ -160,7 +160,7 @@ def test_the_core_encodes_and_maps_with_an_ontology(tmp_path):
     command = ("--model", "bert", "--pooling", "cls", "--dictionary", "tiny.obo")
     done = without_extras("normalize", *command, "--column", "local_term", "list.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(done.stdout.splitlines()))
+    rows = list(csv.DictReader(done.stdout.splitlines(), delimiter="\t"))
     assert [row["concept"] for row in rows][0] == "T:00003" and rows[0]["status"] == "exact"
     done = without_extras("encode", *command[:4], "--out", "v.npy", "list.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
