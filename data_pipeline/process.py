@@ -417,6 +417,14 @@ _INSTALL = (
     "use the environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
     "what is needed: pip install -r requirements.txt -c constraints.txt"
 )
+# The extra of pyproject.toml that brings a package.
+_EXTRAS = {
+    **dict.fromkeys(("tensorflow", "tensorflow_datasets", "absl", "tensorboardX"), "train"),
+    "torch": "torch",
+    **dict.fromkeys(("gensim", "ahocorasick", "abbreviations", "bm25s", "ot"), "text"),
+    **dict.fromkeys(("matplotlib", "threadpoolctl"), "report"),
+    **dict.fromkeys(("s3fs", "gcsfs"), "cloud"),
+}
 # The exit status that a shell shows for a process whose reader has gone (128 + SIGPIPE).
 _NOT_READ = 141
 _OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
@@ -562,4 +570,6 @@ def _message_of_missing(error: ModuleNotFoundError) -> str | None:
     package = error.name.partition(".")[0]
     if package in _OURS:
         return None
-    return f"the Python package {package} is not installed for {sys.executable}; {_INSTALL}"
+    extra = _EXTRAS.get(package)
+    install = f"install it with: pip install 'coder-jax[{extra}]'" if extra else _INSTALL
+    return f"the Python package {package} is not installed for {sys.executable}; {install}"

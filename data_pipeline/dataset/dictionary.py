@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.files.buckets import local_file
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
@@ -36,7 +37,8 @@ from data_pipeline.files.tables import (
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
-from data_pipeline.sources.rrf import read_rrf, read_types
+from data_pipeline.sources.read_source import is_release_folder, read_source
+from data_pipeline.sources.rrf import read_types
 from data_pipeline.sources.term_tables import (
     EXPECTED,
     SAVE_AS_UTF8,
@@ -371,15 +373,25 @@ def _rows_of_medic(path: Path) -> _DictionaryRows:
 
 
 # -------------------------------------------------------------------------------------------------
-# The rows of a UMLS release (MRCONSO.RRF).
+# The dictionary of a release or an ontology that was not built.
+
+
+def _is_release(path: Path) -> bool:
+    """Whether a path is a source of terms that a dataset could be built of, but no table."""
+    name = path.name.lower()
+    packed = name.endswith((".obo", ".obo.gz", ".zip", ".nlm"))
+    return packed or name.startswith("mrconso.rrf") or is_release_folder(path)
 
 
 @contextmanager
 def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
-    """The unsuppressed terms of a release, and its semantic types, as in `Source`."""
+    """Terms of a source that are not suppressed, and semantic types, as a `Source` has them."""
     with tempfile.TemporaryDirectory() as scratch:
-        atoms = read_rrf(path, Path(scratch)).atoms
-        yield atoms.filter(term_drop_reason(Filters()).is_null()), read_types(path, Path(scratch))
+        source, types = read_source(path, Path(scratch)), None
+        if path.name.upper().startswith("MRCONSO.RRF"):
+            types = read_types(path, Path(scratch))
+        terms = source.atoms.filter(term_drop_reason(Filters()).is_null())
+        yield terms, source.types if types is None else types
 
 
 def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
@@ -431,8 +443,8 @@ def _of_types(types: pl.LazyFrame | None, choice: _Choice, path: Path) -> pl.Laz
     """The identifiers of concepts with one of the chosen semantic types."""
     if types is None:
         raise BadInput(
-            f"--semantic-types {' '.join(choice.types)}: found no MRSTY.RRF beside {path}; "
-            "expected it there, as it says the types of concepts"
+            f"--semantic-types {' '.join(choice.types)}: found no semantic types in {path}, nor a "
+            "MRSTY.RRF beside it; expected a source that says the types of concepts"
         )
     known = types.select(pl.col("type").unique().sort()).collect()["type"].to_list()
     asked = [known[place] for place in choice.types_among(known, path)]
@@ -760,7 +772,9 @@ def read_dictionary(
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
         of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
         MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
-        or the MRCONSO.RRF of a release, or .gz.
+        an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a UMLS release, or .gz, or a whole
+        release of the UMLS, SNOMED CT or LOINC (folder or .zip); or the https:// address of such a
+        file, which is fetched once.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -781,14 +795,14 @@ def read_dictionary(
       BadInput: none of these, a broken row, a language, source or type that is not there, or a
         choice that leaves no term.
     """
-    path = Path(path)
+    path = local_file(path)
     choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
-    is_release = path.name.upper().startswith("MRCONSO.RRF")
-    if path.is_dir() and not (path / "manifest.json").is_file():
+    is_release = _is_release(path)
+    if path.is_dir() and not is_release and not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
-            "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, or the "
-            "MRCONSO.RRF of a release"
+            "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
+            "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
         )
     if is_release or path.is_dir():
         of = _rows_of_release if is_release else _rows_of_dataset
@@ -803,14 +817,14 @@ def read_dictionary(
             languages=read.languages,
             vocabularies=read.vocabularies,
             chosen=choice.record() | read.made_of,
-            dataset=path if path.is_dir() else None,
+            dataset=path if path.is_dir() and not is_release else None,
             about_concepts=read.about_concepts,
         )
     for option, asked in choice.options().items():
         if asked:
             raise BadInput(
-                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder or the "
-                "MRCONSO.RRF of a release, or a table whose header names such a column (language, "
+                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder, "
+                "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
     if is_double_piped(path):
@@ -845,7 +859,7 @@ def read_entries(path: Path) -> list[Entry]:
     Raises:
       BadInput: another thing, or a broken row.
     """
-    if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF"):
+    if path.is_dir() or _is_release(path):
         dictionary = read_dictionary(path, raw=True)
         grouped: dict[str, dict[str, None]] = {}
         for _, term, concept in dictionary.pairs():

@@ -29,7 +29,9 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
-    # Imported late: transformers takes seconds to import, and `tokenize` does not need it.
+    # Where PyTorch is not installed transformers would say so, though tokenizers need none.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
     from transformers import AutoTokenizer
 
     name = str(local_folder(path_or_hub_id, *_TOKENIZERS))

@@ -1,4 +1,4 @@
-"""Folders in buckets (gs://, s3://), and a check that a command can write its output."""
+"""Folders in buckets (gs://, s3://), files on the web, and whether an output can be written."""
 
 import contextlib
 import hashlib
@@ -9,13 +9,22 @@ import shutil
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.files.whole import PARTIAL, beside, is_stream, lock_file, replace_folder
-from data_pipeline.process import BadInput, poll, tell
+from data_pipeline.files.whole import (
+    PARTIAL,
+    beside,
+    is_stream,
+    lock_file,
+    replace_folder,
+    written_whole,
+)
+from data_pipeline.process import BadInput, poll, progress_bar, tell
 
 # -------------------------------------------------------------------------------------------------
 # Folders in buckets, at gs:// and s3:// addresses: fetched to this machine, or published from it.
@@ -248,6 +257,61 @@ def _wait_for_lock(path: Path) -> Iterator[None]:
         time.sleep(0.2)
     with file:
         yield
+
+
+# -------------------------------------------------------------------------------------------------
+# A file on the web (https://), fetched once.
+
+_WEB = re.compile(r"(https?):/{1,2}([^/].*)")  # one slash is left where it went through a Path
+_AT_ONCE = 1 << 20  # bytes
+
+
+def local_file(path: str | Path) -> Path:
+    """The file itself, or a copy of one on the web that is fetched once and kept.
+
+    The copy stays the same until its folder is deleted; its SHA-256 lies beside it.
+
+    Raises:
+        BadInput: if it cannot be fetched.
+    """
+    found = _WEB.fullmatch(str(path))
+    if not found:
+        return Path(path)
+    url = f"{found[1]}://{found[2]}"
+    name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rstrip("/").rsplit("/", 1)[-1])
+    file = cache_folder() / "files" / short_hash(url.encode()) / (name or "file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _wait_for_lock(file.with_name(".lock")):
+        if not file.is_file():
+            _fetch_file(url, file)
+    return file
+
+
+def _fetch_file(url: str, file: Path) -> None:
+    content = hashlib.sha256()
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=60) as answer,
+            written_whole(file) as unfinished,
+            unfinished.open("wb") as written,
+        ):
+            size = int(answer.headers.get("Content-Length") or 0) or None
+            with progress_bar(total=size, desc=f"fetch {file.name}", unit="B") as bar:
+                while part := answer.read(_AT_ONCE):
+                    poll()
+                    written.write(part)
+                    content.update(part)
+                    bar.update(len(part))
+            if size and written.tell() != size:
+                raise OSError(f"{written.tell():,} of {size:,} bytes came")
+    except (OSError, ValueError) as error:  # of the network, of an address that is none
+        raise BadInput(
+            f"{url} cannot be fetched ({error}); check the address and the network, or fetch the "
+            "file by hand and give its path"
+        ) from error
+    digest = content.hexdigest()
+    file.with_name(f"{file.name}.sha256").write_text(f"{digest}  {file.name}\n")
+    tell(f"fetched {url} (SHA-256 {digest[:16]}...); it is kept in {file.parent}")
 
 
 def cache_folder() -> Path:

@@ -4,6 +4,7 @@ files.
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterable
 from enum import StrEnum
@@ -66,6 +67,14 @@ def _names(path: Path) -> list[str]:
             return [PurePosixPath(name).name for name in archive.namelist()]
     except zipfile.BadZipFile:  # who reads it says so
         return []
+
+
+def is_release_folder(path: Path) -> bool:
+    """Whether a folder holds the files of a release of the UMLS, SNOMED CT or LOINC."""
+    if not path.is_dir():
+        return False
+    known = re.compile(r"MRCONSO\.RRF.*|.*\.nlm|x?sct2_Concept_.*|loinc\.csv", re.IGNORECASE)
+    return any(known.fullmatch(name) for name in _names(path))
 
 
 def source_paths(path: Path) -> list[Path]:
