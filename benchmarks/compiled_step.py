@@ -89,7 +89,7 @@ def _numbers_of(data: Path | None) -> tuple[int, int]:
     from data_pipeline.dataset.store import read_manifest
 
     manifest = read_manifest(data)
-    return len(manifest["relations"]), len(manifest["semantic_types"])
+    return len(manifest.relations), len(manifest.semantic_types)
 
 
 def measure(

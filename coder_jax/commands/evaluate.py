@@ -498,14 +498,14 @@ def _keys_of_vectors(vectors_of: str | None) -> str:
 
 def _from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
     """The record with its tables of predictions named from the folder of OUT: both may move."""
-    if is_stream(out) or not (record.answers and record.answers["predictions"]):
+    if is_stream(out) or not (record.answers and record.answers.predictions):
         return record
     folder = out.resolve().parent
     named = {
         fold: os.path.relpath(Path(file).resolve(), folder)
-        for fold, file in record.answers["predictions"].items()
+        for fold, file in record.answers.predictions.items()
     }
-    return replace(record, answers=record.answers | {"predictions": named})
+    return replace(record, answers=replace(record.answers, predictions=named))
 
 
 @contextmanager

@@ -364,7 +364,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
                 f"{path} --json results.json, or give --min-similarity"
             )
         return _Chosen(wanted, None, Rule(least))
-    kind = measured.measured_on.get("candidates")
+    kind = measured.candidates
     if args.candidates not in (None, kind):
         if args.precision is not None:
             raise BadInput(
@@ -380,7 +380,8 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
     sure = 0.0 if args.precision is None else _least_confidence(args, measured, language, path)
-    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
+    confidence = Confidence(rule.intercept, rule.of_similarity, rule.of_margin)
+    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, confidence, sure))
 
 
 def _least_confidence(

@@ -460,7 +460,7 @@ def _write_descriptions(
     """coder_jax.json for programs and README.md, the model card, for people."""
     about = {name: card[name] for name in ("recipe", "dataset_hash", "languages") if name in card}
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
-    write_settings(folder, settings, about | {"versions": versions})
+    write_settings(folder, settings, **about, versions=versions)
     (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import cached_vectors
 from coder_jax.export.relations import ExportedRelations, read_relations
-from coder_jax.models.hf_files import find_folder
+from coder_jax.models.hf_files import find_folder, read_export
 from coder_jax.report.curves import Panel, read_panels, training_panels
 from coder_jax.report.dictionary import (
     LEAST_POINTS,
@@ -47,7 +47,6 @@ from coder_jax.training.metrics import read_metrics
 from coder_jax.training.run_folder import is_run
 from coder_jax.training.system import SavedRun, System
 from data_pipeline import process
-from data_pipeline.files.identity import ENCODER, read_identity
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -209,11 +208,10 @@ def _model_subject(name: str, path: str, pooling: str | None) -> Subject:
     folder = find_folder(path)
     encoder = TermEncoder.from_pretrained(folder, pooling)
     facts = [("model", path)]
-    if (folder / ENCODER.file).is_file():
-        saved = read_identity(folder / ENCODER.file, ENCODER)
-        facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
-        if saved.get("dataset_hash"):
-            facts.append(("dataset hash", saved["dataset_hash"][:12]))
+    if export := read_export(folder):
+        facts += [(key, str(value)) for key, value in (export.recipe or {}).items()]
+        if export.dataset_hash:
+            facts.append(("dataset hash", export.dataset_hash[:12]))
     classes = read_classifier(folder) if is_classifier(folder) else None
     return Subject(
         name,

@@ -181,7 +181,7 @@ def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
     from data_pipeline.dataset.store import open_dataset  # it imports TensorFlow
 
     dataset = open_dataset(path, strings=True)
-    names = [bare_type(one) for one in dataset.manifest["semantic_types"]]
+    names = [bare_type(one) for one in dataset.manifest.semantic_types]
     held = np.split(dataset.types, dataset.type_start[1:-1])
     return {
         cui: [names[one] for one in numbers]

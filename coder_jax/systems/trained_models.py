@@ -55,15 +55,17 @@ from coder_jax.training.checkpoints import (
     saved_steps,
 )
 from coder_jax.training.run_folder import (
+    RunJson,
     as_it_was,
     is_run,
     read_run_identity,
     small_files,
     system_name,
+    typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.identity import differences
+from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
 
@@ -71,7 +73,7 @@ from data_pipeline.process import BadInput, tell
 # Reading a run that was trained: what it learnt, and what is known of it.
 
 
-def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
+def _check_unchanged(out: Path, step: int, identity: RunJson) -> None:
     """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
@@ -97,7 +99,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     files = small_files(out)
     identity = read_run_identity(files)
     system = system_of(identity)
-    identity = read_run_identity(files, system.content)
+    start = typed_run(identity, system.content, str(files / RUN.file)).start
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
@@ -107,7 +109,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     if step is None:
         step = best_step(out) if system.best else steps[-1]
     _check_unchanged(out, step, identity)
-    has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
+    has_extra = jax.tree.leaves(system.shapes(start)[1])
     run = SavedRun(
         step=step,
         params=read_params(out, step),

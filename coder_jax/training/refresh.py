@@ -41,7 +41,7 @@ class Refresh:
     system: System
     files: RunFiles
     mesh: Mesh
-    recorded_start: Mapping[str, Any]
+    recorded_start: Any
     computed: tuple[int, dict[str, Any]] = dataclasses.field(
         default_factory=lambda: (-1, {}), init=False
     )

@@ -3,13 +3,22 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from coder_jax.devices.hosts import first_decides, log
-from coder_jax.training.run_folder import before_change, read_run_identity, small_files
+from coder_jax.training.run_folder import (
+    CarriedFrom,
+    RunJson,
+    StartOfRun,
+    before_change,
+    read_run_identity,
+    small_files,
+)
 from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
@@ -27,7 +36,7 @@ class OtherRun:
         folder: of its small files.
     """
 
-    identity: dict[str, Any]
+    identity: RunJson
     step: int
     params: dict[str, Any]
     notes: dict[str, Any]
@@ -45,14 +54,14 @@ class OtherRun:
         )
 
     @property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> CarriedFrom:
         """What run.json says of it: the step, and a hash of what the run is, however long."""
         began = json.dumps(before_change(self.identity, 0), sort_keys=True)
-        return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
+        return CarriedFrom(step=self.step, run=hashlib.sha256(began.encode()).hexdigest())
 
 
 def read_other_run(
-    flag: str, out: str, *, best: bool, provenance: Mapping[str, Any] | None
+    flag: str, out: str, *, best: bool, provenance: CarriedFrom | UnsetType
 ) -> OtherRun:
     """A run to begin with: all hosts take the checkpoint that the first one chooses.
 
@@ -72,8 +81,8 @@ def read_other_run(
     folder = small_files(out)
     identity = read_run_identity(folder)
     steps = saved_steps(Path(out))
-    if provenance is not None:
-        step = provenance["step"]
+    if provenance is not UNSET:
+        step = provenance.step
     elif not steps:
         raise BadInput(f"{flag} {out} has no checkpoint yet; train it first")
     else:
@@ -89,8 +98,8 @@ def read_other_run(
 
 
 def load_start(
-    config: Config, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], Params]:
+    config: Config, source: BatchSource, recorded_start: StartOfRun | None = None
+) -> tuple[StartOfRun, Params]:
     """What a new run begins with: of `System.load_initial`, or the parameters of the run `--from`.
 
     Args:
@@ -108,11 +117,11 @@ def load_start(
         "--from",
         config.start,
         best=system.best is not None,
-        provenance=(recorded_start or {}).get("from"),
+        provenance=recorded_start.origin if recorded_start else UNSET,
     )
     from coder_jax.training.checkpoints import read_extra  # as above
 
     extra = read_extra(Path(config.start), other.step) if system.init_needs_extra else {}
     start, params = system.init_from_run(dataclasses.replace(other.saved, extra=extra), source)
     log(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
-    return {**start, "from": other.provenance}, params
+    return msgspec.structs.replace(start, origin=other.provenance), params

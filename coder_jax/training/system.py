@@ -23,8 +23,9 @@ import numpy as np
 import tyro
 from jax.sharding import Mesh
 
+from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
-from data_pipeline.files.identity import GONE, Run, typed
+from data_pipeline.files.identity import GONE, typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -37,6 +38,8 @@ from data_pipeline.process import BadInput
 #     class MySystem(System): ...                                coder_jax/systems/my_system.py
 #     Config(recipe="mine", system=MySystem(...), ...)           its recipes, in the same file
 #     python -m coder_jax train --recipe mine --data ... --out ...
+
+T = TypeVar("T")
 
 Params = dict[str, Any]
 """One entry for each part: an array, or a nested dictionary of arrays."""
@@ -103,7 +106,7 @@ class View:
     params: Params
     extra: Tree
     mesh: Mesh
-    recorded_start: Mapping[str, Any]
+    recorded_start: Any
     """Of `System.load_initial`."""
     computed: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
@@ -120,7 +123,7 @@ class SavedRun:
     step: int
     params: Params
     """NumPy arrays; rows that catch up (`Part.untouched`) lag in all but the last step's."""
-    identity: Mapping[str, Any]
+    identity: RunJson
     """Of run.json."""
     folder: Path
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
@@ -130,6 +133,10 @@ class SavedRun:
     """Of the checkpoint; {} where the parameters are not its own."""
     weights: str = ""
     """What parameters were made of, for people, if they are not those of the step."""
+
+    def described(self, content: type[T]) -> T:
+        """What run.json says, as a type such as `System.content`; BadInput if it is another's."""
+        return typed_run(self.identity, content, "run.json of the run to start from")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,8 +156,8 @@ class System(abc.ABC):
 
     name: ClassVar[str]
     """By which run.json tells the class; one of the names in `systems/recipes.py`."""
-    content: ClassVar[Any] = Run
-    """What run.json must have, a type for `identity.typed`."""
+    content: ClassVar[type[Run]] = Run
+    """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
     best: ClassVar[str | None] = None
@@ -212,23 +219,23 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfRun, Params]:
         """What a new run begins with.
 
         Args:
             recorded_start: of run.json, if the run began already: the same files are read again.
 
         Returns:
-            (start, initial): what of it must be known to go on without its files (run.json keeps
-            it: plain JSON), and the parameters that were read, NumPy arrays, of some of the parts.
+            (start, initial): what of it must be known to go on without its files, as run.json keeps
+            it (`content`), and the parameters that were read, NumPy arrays, of some of the parts.
 
         Raises:
             BadInput: if its files cannot be read, or do not fit the data.
         """
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         """What else a new run begins with that takes long to make, or files that belong to it.
 
@@ -248,19 +255,19 @@ class System(abc.ABC):
         """
         return {}
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfRun, Params]:
         """As `load_initial`, for a run that begins with another run's parameters.
 
         Args:
             run: the other run; its `extra` only where this system asks for it (`init_needs_extra`).
             source: of this run.
         """
-        return dict(run.identity["start"]), {
+        return run.described(self.content).start, {
             name: run.params[name] for name in self.parts() if name in run.params
         }
 
     @abc.abstractmethod
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds what is neither parameter nor
         moment, such as running statistics, and is {} where there is none."""
 
@@ -270,7 +277,7 @@ class System(abc.ABC):
         `params` and `extra` are their shapes."""
 
     @abc.abstractmethod
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """The loss of a pass; may say with `mesh.constrain` where its arrays lie."""
 
     # ---- While it trains ----
@@ -296,7 +303,7 @@ class System(abc.ABC):
         """
         return None
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> "Proof | None":
+    def proof(self, source: BatchSource, recorded_start: Any) -> "Proof | None":
         """What proves at each save that what is read of the run is what was trained (`system.py`).
 
         None: nothing does; then `saved_outputs` is not asked.
@@ -334,7 +341,6 @@ class System(abc.ABC):
 # What a paper decides is in its `System`; the recipes choose one. No object here acts.
 
 S = TypeVar("S", bound=System)
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from coder_jax.training.run_folder import (
     read_identity_if_any,
     read_run_identity,
     steps_of,
+    typed_run,
 )
 from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
@@ -175,10 +176,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
             recorded_start, initial = load_start(config, source)
             saved = current = identity(to_json(config), source.identity, recorded_start)
         else:
-            recorded_start = saved["start"]
-            current = identity(to_json(config), source.identity, recorded_start)
+            current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
             going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused
+            recorded_start = typed_run(saved, system.content, files.name).start
         if is_first():
             claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
@@ -207,9 +208,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
                 again, initial = load_start(config, source, recorded_start)
-                check_identity(
-                    recorded_start, json.loads(json.dumps(again)), f"the start of {files.name}"
-                )
+                began = identity(to_json(config), source.identity, again)["start"]
+                check_identity(saved["start"], began, f"the start of {files.name}")
             initial |= system.precompute(source, recorded_start, initial, files.folder)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0

@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from data_pipeline.batches.packing import (
     plan_rows,
 )
 from data_pipeline.batches.spec import BatchSpec, StepCut, StepSpec, TermSpec
-from data_pipeline.files.identity import BATCHES, read_identity, write_identity
+from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.files.identity import BATCHES, Count, read_identity, write_identity
 from data_pipeline.files.whole import map_array, whole_folder
 from data_pipeline.process import BadInput, poll, progress_bar
 from data_pipeline.terminology.semantic_groups import ANY
@@ -41,7 +42,7 @@ _AGAIN = (
 _HEADER = 4096  # bytes, more than an array's file has before its values
 
 
-def _read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _read_stored(path: Path, spec: StepSpec, manifest: Manifest) -> dict[str, np.ndarray]:
     """The arrays of one step, as `BatchMaker.unpacked` says.
 
     Args:
@@ -53,7 +54,7 @@ def _read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dic
         BadInput: if the file cannot be read, holds other arrays, or numbers that nothing has.
     """
     terms = spec.terms // spec.groups
-    longest = manifest["tokenizer"]["max_length"]
+    longest = manifest.tokenizer.max_length
     shapes: dict[str, tuple[int, ...]] = {
         "lengths": (spec.groups, terms),
         **{name: (spec.groups, *shape) for name, shape in spec.arrays.items()},
@@ -71,11 +72,11 @@ def _read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dic
     except Exception as error:  # of the archive, of its packing, of NumPy's headers
         raise BadInput(f"{path} cannot be read: {error}; {_AGAIN}") from error
     bounds = {  # -1 says that there is none
-        "tokens": (0, manifest["tokenizer"]["vocab_size"] - 1),
+        "tokens": (0, manifest.tokenizer.vocab_size - 1),
         "lengths": (1, longest),
-        "concepts": (0, manifest["counts"]["concepts"] - 1),
-        "relations": (-1, len(manifest["relations"]) - 1),
-        "types": (-1, len(manifest["semantic_types"]) - 1),
+        "concepts": (0, manifest.counts.concepts - 1),
+        "relations": (-1, len(manifest.relations) - 1),
+        "types": (-1, len(manifest.semantic_types) - 1),
         "semantic_groups": (0, ANY),
     }
     if batch.keys() != shapes.keys() | {"tokens"}:
@@ -92,7 +93,7 @@ def _read_stored(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> dic
     return batch
 
 
-def _read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.ndarray:
+def _read_sample(path: Path, spec: StepSpec, manifest: Manifest) -> np.ndarray:
     """int [S, G, N]: the lengths of the terms of some steps, on which rows are planned.
 
     Raises:
@@ -100,7 +101,7 @@ def _read_sample(path: Path, spec: StepSpec, manifest: Mapping[str, Any]) -> np.
     """
     shape = (spec.groups, spec.terms // spec.groups)
     lengths = map_array(path, _AGAIN)
-    longest = manifest["tokenizer"]["max_length"]
+    longest = manifest.tokenizer.max_length
     if lengths.dtype.kind != "i" or lengths.shape[1:] != shape or not len(lengths):
         raise _broken(path, f"{lengths.dtype} {lengths.shape}", f"integers (steps, *{shape})")
     low, high = lengths.min(), lengths.max()
@@ -123,6 +124,16 @@ def _broken(path: Path, found: str, expected: str) -> BadInput:
 INDEX = BATCHES.file
 _SAMPLE = "sample_lengths.npy"  # what the number of rows is planned on
 _PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchIndex:
+    """batches.json of a folder of batches."""
+
+    spec: dict[str, Any]
+    first_step: Count
+    last_step: Count
+    manifest: Manifest
 
 
 def batch_path(folder: Path, step: int) -> Path:
@@ -155,12 +166,12 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
             shutil.copytree(maker.folder / "heldout", new / "heldout")
         if isinstance(maker.spec, TermSpec):
             write_classes(new, classes_of(maker.folder))
-        index = {
-            "spec": dataclasses.asdict(maker.spec),
-            "first_step": first_step,
-            "last_step": last_step,
-            "manifest": maker.manifest,
-        }
+        index = BatchIndex(
+            spec=dataclasses.asdict(maker.spec),
+            first_step=first_step,
+            last_step=last_step,
+            manifest=maker.manifest,
+        )
         write_identity(new / INDEX, BATCHES, index)
 
 
@@ -187,12 +198,11 @@ class BatchFiles(PackedGroups):
         shapes: int = MOST_SHAPES,
     ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
-        self.index: dict[str, Any] = read_identity(folder / INDEX, BATCHES)
-        self.manifest = self.index["manifest"]
-        self.last_step: int = self.index["last_step"]
+        self.index = read_identity(folder / INDEX, BATCHES, BatchIndex)
+        self.manifest, self.last_step = self.index.manifest, self.index.last_step
         # As JSON keeps them: tuples are lists there.
         expected = json.loads(json.dumps(dataclasses.asdict(spec)))
-        found = self.index["spec"]
+        found = self.index.spec
         differing = [
             f"{name} is {found.get(name)!r}, the run wants {expected[name]!r}"
             for name in expected
@@ -209,7 +219,7 @@ class BatchFiles(PackedGroups):
 
     def some_terms(self) -> list[str]:
         """A few terms of the first batch, always the same."""
-        first = batch_path(self.folder, self.index["first_step"])
+        first = batch_path(self.folder, self.index.first_step)
         stored = _read_stored(first, self.spec, self.manifest)
         start = np.concatenate([[0], np.cumsum(stored["lengths"], dtype=np.int64)])
         return decoded_terms(self.folder, stored["tokens"], start)
@@ -247,9 +257,9 @@ class BatchFiles(PackedGroups):
         Raises:
             BadInput: if some of them were not written.
         """
-        if first_step < self.index["first_step"] or last_step > self.last_step:
+        if first_step < self.index.first_step or last_step > self.last_step:
             raise BadInput(
-                f"{self.folder} has the batches of steps {self.index['first_step']} to "
+                f"{self.folder} has the batches of steps {self.index.first_step} to "
                 f"{self.last_step}, but the run needs {first_step} to {last_step}; "
                 "write more of them"
             )

@@ -25,7 +25,7 @@ def write_tiny_batches(out: Path, model: Path, *, steps: int, spec: BatchSpec = 
 def dataset_for(model: Path, folder: Path) -> TripletDataset:
     """A dataset in memory for the tiny model, with its tokenizer and held-out terms in `folder`."""
     dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
-    dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
+    dataset.manifest.tokenizer.hash = tokenizer_hash(load_tokenizer(model))
     write_heldout(folder / "heldout")
     copy_tokenizer(model, folder / "tokenizer")
     return dataclasses.replace(dataset, folder=folder)

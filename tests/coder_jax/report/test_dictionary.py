@@ -223,7 +223,7 @@ def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
         type_start=np.zeros(5, np.int64),
         types=np.zeros(0, np.int32),
     )
-    dataset.manifest["semantic_types"] = []
+    dataset.manifest.semantic_types = []
     (tmp_path / "manifest.json").write_text("{}")
     monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda path, strings: dataset)
     assert terms._read_semantic_types(tmp_path) == {}

@@ -110,7 +110,7 @@ def test_all_hosts_begin_with_the_step_that_the_first_one_sees(first, source, mo
 def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
     system = config(first, tmp_path).system.resolved()
     other = Stops(source, after=99)
-    tokenizer = source.manifest["tokenizer"] | {"hash": "f" * 64}
+    tokenizer = source.manifest.tokenizer | {"hash": "f" * 64}
     other.manifest = source.manifest | {"tokenizer": tokenizer}
     with pytest.raises(BadInput, match="build the dataset with that run's tokenizer"):
         system.load_initial(other)

@@ -271,7 +271,7 @@ def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
 def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
     other = Stops(source, after=99)
     other.manifest = source.manifest | {
-        "tokenizer": source.manifest["tokenizer"] | {"hash": "f" * 64}
+        "tokenizer": source.manifest.tokenizer | {"hash": "f" * 64}
     }
     with pytest.raises(BadInput, match="tokenized with tiny, hash ffffffffffff; build the dataset"):
         train(config(model, tmp_path / "run"), other)
@@ -285,7 +285,7 @@ def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_p
         ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
     ):
         other = Stops(source, after=99)
-        other.manifest = source.manifest | {"tokenizer": source.manifest["tokenizer"] | change}
+        other.manifest = source.manifest | {"tokenizer": source.manifest.tokenizer | change}
         with pytest.raises(BadInput, match=message):
             train(config(model, tmp_path / "run"), other)
     assert not (tmp_path / "run").exists()

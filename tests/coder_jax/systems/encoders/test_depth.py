@@ -61,8 +61,8 @@ class Trained(NamedTuple):
 
 
 def settings_of(source) -> EncoderSettings:
-    length = source.manifest["tokenizer"]["max_length"]
-    return EncoderSettings(pooling="cls", cleaning=source.manifest["cleaning"], max_length=length)
+    length = source.manifest.tokenizer.max_length
+    return EncoderSettings(pooling="cls", cleaning=source.manifest.cleaning, max_length=length)
 
 
 def still(model: Path, out: Path):

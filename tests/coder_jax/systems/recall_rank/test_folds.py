@@ -113,7 +113,7 @@ def test_runs_that_do_not_leave_out_each_fold_once_are_named(
 
 def test_runs_of_other_mentions_are_named(halves, mentions):
     data = open_mentions(mentions)
-    data.manifest["content_hash"] = "0" * 64
+    data.manifest.content_hash = "0" * 64
     with pytest.raises(BadInput, match=r"2 was trained on mentions of hash .* those of hash 0{12}"):
         unseen_by(halves, data)
 
