@@ -348,7 +348,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
       BadInput: a precision that was not measured, or was never reached.
     """
     from coder_jax.mapping.confidence import Cutoffs
-    from coder_jax.mapping.normalizer import Confidence, Rule
+    from coder_jax.mapping.normalizer import Rule
     from coder_jax.models.hf_files import find_folder
 
     path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
@@ -380,8 +380,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
     sure = 0.0 if args.precision is None else _least_confidence(args, measured, language, path)
-    confidence = Confidence(rule.intercept, rule.of_similarity, rule.of_margin)
-    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, confidence, sure))
+    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
 def _least_confidence(

@@ -263,7 +263,7 @@ class EncoderProtocol:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodedTerms:
+class TermsOfFile:
     """Which terms a file of vectors is of."""
 
     count: Count
@@ -285,7 +285,7 @@ class AboutVectors:
     """OUT.json beside a file of vectors: what they are made of."""
 
     format: str = VECTORS.format
-    terms: EncodedTerms
+    terms: TermsOfFile
     vectors: StoredVectors
     encoder: EncoderProtocol
 
@@ -353,7 +353,7 @@ def about_vectors(
       unit: vectors of length 1; else as they come out of the pooling.
     """
     return AboutVectors(
-        terms=EncodedTerms(count=terms.count, hash=terms.hash, per_chunk=terms.per_chunk),
+        terms=TermsOfFile(count=terms.count, hash=terms.hash, per_chunk=terms.per_chunk),
         vectors=StoredVectors(width=encoder.width, dtype=dtype, unit=UNSET if unit else False),
         encoder=encoder_protocol(encoder, model, weights_hash),
     )
@@ -589,7 +589,7 @@ def write_vectors(
     from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree
 
     for part in ("terms", "vectors", "encoder"):
-        for name, value in asdict(getattr(about, part)).items():
+        for name, value in marked(VECTORS, about)[part].items():
             must_agree(f"what is encoded ({part} {name})", value)
     work = _work_folder(out)
     if first_decides(_is_whole(out, about)):

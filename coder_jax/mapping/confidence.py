@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 
 if TYPE_CHECKING:  # they bring jax, which --help does not wait for
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Normalizer
+    from coder_jax.mapping.normalizer import Confidence, Normalizer
 
 # -------------------------------------------------------------------------------------------------
 # Cut-offs: from which similarity on answers are given, and how many of them are then right.
@@ -171,6 +171,12 @@ class MeasuredRule:
     intercept: Finite
     of_similarity: Finite
     of_margin: Finite
+
+    @property
+    def confidence(self) -> Confidence:
+        from coder_jax.mapping.normalizer import Confidence
+
+        return Confidence(self.intercept, self.of_similarity, self.of_margin)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,6 @@ from coder_jax.training.run_folder import (
     is_run,
     read_run_identity,
     small_files,
-    typed_run,
 )
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
@@ -225,7 +224,7 @@ class EncoderOfRun:
 
     config: dict[str, Any]
     pooler: bool
-    license: str | None = None
+    license: str | None
     weights_hash: str | UnsetType = UNSET  # of its parameters; absent if it is that of another run
     run: CarriedFrom | UnsetType = UNSET
 
@@ -622,14 +621,12 @@ def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> O
         BadInput: also if what it trained is no BERT.
     """
     identity = read_run_identity(small_files(out))
-    try:
-        typed_run(identity, RunWithEncoder, out)
-    except BadInput as error:
-        system = typed_run(identity, Run, out).config.system
+    system = identity["config"]["system"]
+    if "encoder" not in identity["start"] or "model" not in system:
         raise BadInput(
-            f"--init {out} is a run of the system {system.name!r}, which trains no BERT; "
+            f"--init {out} is a run of the system {system['name']!r}, which trains no BERT; "
             "expected a model folder, a hub id or a run that trained one"
-        ) from error
+        )
     return read_other_run("--init", out, best=best, provenance=provenance)
 
 

@@ -127,7 +127,7 @@ _PACKED = ("tokens", "lengths")  # of a file; the rest is there by group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchIndex:
+class _BatchIndex:
     """batches.json of a folder of batches."""
 
     spec: dict[str, Any]
@@ -166,7 +166,7 @@ def write_batches(maker: "BatchMaker", folder: Path, first_step: int, last_step:
             shutil.copytree(maker.folder / "heldout", new / "heldout")
         if isinstance(maker.spec, TermSpec):
             write_classes(new, classes_of(maker.folder))
-        index = BatchIndex(
+        index = _BatchIndex(
             spec=dataclasses.asdict(maker.spec),
             first_step=first_step,
             last_step=last_step,
@@ -198,7 +198,7 @@ class BatchFiles(PackedGroups):
         shapes: int = MOST_SHAPES,
     ):
         self.folder, self.spec, self.cut = folder, spec, cut or StepCut()
-        self.index = read_identity(folder / INDEX, BATCHES, BatchIndex)
+        self.index = read_identity(folder / INDEX, BATCHES, _BatchIndex)
         self.manifest, self.last_step = self.index.manifest, self.index.last_step
         # As JSON keeps them: tuples are lists there.
         expected = json.loads(json.dumps(dataclasses.asdict(spec)))

@@ -25,10 +25,12 @@ def write_tiny_batches(out: Path, model: Path, *, steps: int, spec: BatchSpec = 
 def dataset_for(model: Path, folder: Path) -> TripletDataset:
     """A dataset in memory for the tiny model, with its tokenizer and held-out terms in `folder`."""
     dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
-    dataset.manifest.tokenizer.hash = tokenizer_hash(load_tokenizer(model))
+    own = tokenizer_hash(load_tokenizer(model))
+    tokenizer = dataclasses.replace(dataset.manifest.tokenizer, hash=own)
+    manifest = dataclasses.replace(dataset.manifest, tokenizer=tokenizer)
     write_heldout(folder / "heldout")
     copy_tokenizer(model, folder / "tokenizer")
-    return dataclasses.replace(dataset, folder=folder)
+    return dataclasses.replace(dataset, folder=folder, manifest=manifest)
 
 
 def copy_tokenizer(model: Path, folder: Path) -> None:

@@ -99,9 +99,9 @@ def test_ontology_of_several_blocks(options):
     data = open_dataset(out, strings=True)
     counts = data.manifest.counts
     assert len(data.manifest.shards) == 3
-    assert counts["concepts"] == len(data.cuis) == 2500
-    assert counts["terms"] == len(data.terms) == 2500 + 1666 - 100
-    assert counts["triplets"] == len(data.heads) == 2 * (2499 + 250)
+    assert counts.concepts == len(data.cuis) == 2500
+    assert counts.terms == len(data.terms) == 2500 + 1666 - 100
+    assert counts.triplets == len(data.heads) == 2 * (2499 + 250)
     assert data.cuis == sorted(data.cuis)
     labels = data.manifest.relations
     assert labels == ["CHD|isa", "PAR|inverse_isa", "RO|inverse_part_of", "RO|part_of"]
@@ -325,7 +325,7 @@ def test_whole_concepts_are_held_out_before_synonyms_are(
     for name in ("mentions.tsv", "dictionary.tsv"):
         lines = (out / "heldout" / name).read_text().splitlines()[1:]
         assert not held & {line.split("\t")[1] for line in lines}
-    assert f"held-out concepts {30}" in " ".join(_closing_report(manifest, out).split())
+    assert f"held-out concepts {30}" in " ".join(_closing_report(dataset.manifest, out).split())
     with pytest.raises(BadInput, match="found 1,.* concepts that can be held out"):
         build_dataset(replace(options, hold_out_concepts=2500, overwrite=True))
 

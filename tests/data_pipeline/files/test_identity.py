@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 from msgspec import Meta
 
+from data_pipeline.batches.files import _BatchIndex
 from data_pipeline.files import identity
 from data_pipeline.files.identity import (
     _KINDS,
@@ -31,7 +32,7 @@ def test_what_is_written_is_read(tmp_path):
     written = {"format": EVALUATION.format, "records": [], "of": "mine"}
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
-    assert read_identity(path, EVALUATION) == written  # what is not named in its type stays
+    assert read_identity(path, EVALUATION, dict[str, Any]) == written
     assert len(_KINDS) == 9
 
 
@@ -59,7 +60,7 @@ def test_other_files_are_refused(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=message):
-        read_identity(path, BATCHES)
+        read_identity(path, BATCHES, _BatchIndex)
 
 
 def test_of_a_kind_whatever_its_version(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_names import skip_gram_manifest
 
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.__main__ import main
@@ -238,9 +239,7 @@ def folder(tmp_path):
     words = StringVectors(["b", "a", "c"], np.array([3, 2, 2]), vectors)
     none = StringVectors([], np.zeros(0, np.int64), np.zeros((0, 2), np.float32))
     tables = {"words": words, "names": none, "concepts": none}
-    grams = write_skip_grams(
-        tmp_path / "grams", tables, {"variant": "words", "word_rules": "0" * 64}
-    )
+    grams = write_skip_grams(tmp_path / "grams", tables, skip_gram_manifest("words", "0" * 64))
     assert sorted(path.name for path in grams.folder.iterdir()) == [
         "manifest.json",
         "words.npy",

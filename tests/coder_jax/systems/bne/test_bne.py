@@ -25,6 +25,7 @@ from coder_jax.systems.bne import (
     _choose_negatives,
     _compare_names,
     _describe_names,
+    _StartOfNames,
     _write_files,
     bne,
     bne_released,
@@ -104,7 +105,7 @@ def test_devices_change_nothing(names, changes):
 
 def test_the_released_recipe_trains_as_many_numbers_as_its_checkpoint():
     system = bne_released().system
-    params, _ = system.shapes({"alphabet": "x" * 81, "width": 200})
+    params, _ = system.shapes(_StartOfNames(alphabet="x" * 81, width=200))
     assert sum(shape.size for shape in jax.tree.leaves(params)) == 1_350_002
 
 
@@ -117,7 +118,7 @@ def test_what_the_vectors_decide_is_written_down(names, trained):
     _, run = load_run(trained[0])
     assert run.identity["config"]["system"]["batch"]["targets"] == "tokens"
     manifest = source_of(config_of(names, "x"), names).grams.manifest
-    assert run.identity["vectors"]["content_hash"] == manifest["content_hash"]
+    assert run.identity["vectors"]["content_hash"] == manifest.content_hash
     assert "tokenizer" not in run.identity
 
 
