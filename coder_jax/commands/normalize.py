@@ -539,9 +539,9 @@ def _check_of_stages(args: argparse.Namespace) -> None:
 
 def _load_classes(args: argparse.Namespace) -> ConceptClassifier:
     """The model with classes that --model names."""
-    from coder_jax.systems.trained_models import has_classes, load_classifier
+    from coder_jax.systems.trained_models import load_classifier, open_model
 
-    if has_classes(args.model):
+    if open_model(args.model).kind == "classes":
         return load_classifier(args.model)
     needed = "a model with classes: a run of the recipe mlnorm, or its export"
     if args.dictionary:

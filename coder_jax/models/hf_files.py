@@ -78,15 +78,6 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
     return _download(name)
 
 
-def here_or_fetched(path: str | Path) -> Path:
-    """What is on this machine, whatever it is; else the folder of a model, which is fetched.
-
-    Raises:
-      BadInput: as `find_folder`, if nothing is here.
-    """
-    return Path(path) if Path(path).exists() else find_folder(path)
-
-
 def hub_errors() -> tuple[type[Exception], ...]:
     """What the hub's client raises: names that cannot be, refusals, failed connections."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

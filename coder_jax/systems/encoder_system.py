@@ -56,9 +56,9 @@ from coder_jax.training.run_folder import (
     StartOfRun,
     SystemOfRun,
     TokenizerOfRun,
-    is_run,
     read_run_identity,
     small_files,
+    system_name,
 )
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
@@ -453,7 +453,7 @@ class EncoderSystem(System):
     def load_initial(
         self, source: BatchSource, recorded_start: Any = None
     ) -> tuple[StartOfEncoder, Params]:
-        if is_run(self.model.init):
+        if system_name(self.model.init):
             return self._load_encoder_of(self.model.init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)

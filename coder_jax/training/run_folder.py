@@ -211,7 +211,7 @@ def small_files(out: str | Path) -> Path:
     return files.folder
 
 
-def is_run(path: str | Path) -> bool:
+def _is_run(path: str | Path) -> bool:
     """Whether `path` is the folder of a training run, here or in a bucket."""
     if not in_bucket(path):
         return (Path(path) / RUN.file).is_file()
@@ -468,7 +468,7 @@ def read_identity_if_any(out: Path, system: str, content: Any) -> RunJson | None
 
 def system_name(path: str | Path) -> str | None:
     """The name of the system of a run; None for what is no run."""
-    if not is_run(path):
+    if not _is_run(path):
         return None
     return typed_run(read_run_identity(small_files(path)), Run, str(path)).config.system.name
 

@@ -978,18 +978,13 @@ class _HeldOutClasses:
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
 
-_TABLE, _SETTINGS, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
+_TABLE, CLASSIFIER, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
 
 class _Settings(TypedDict):
     """What classifier.json must have."""
 
     scale: float
-
-
-def is_classifier(path: str | Path) -> bool:
-    """Whether a folder is an export with classes."""
-    return (Path(path) / _SETTINGS).is_file()
 
 
 def _trained_classifier(
@@ -1030,7 +1025,7 @@ def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    write_json(folder / _SETTINGS, {"scale": classifier.scale})
+    write_json(folder / CLASSIFIER, {"scale": classifier.scale})
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
@@ -1062,7 +1057,7 @@ def read_classifier(folder: Path) -> ConceptClassifier:
     Raises:
         BadInput: if its files cannot be read.
     """
-    settings = typed(read_json(folder / _SETTINGS), _Settings, str(folder / _SETTINGS))
+    settings = typed(read_json(folder / CLASSIFIER), _Settings, str(folder / CLASSIFIER))
     try:
         tensors = load_file(folder / _TABLE)
         table = tensors.pop("classes")

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.normalizer import Near, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
-from coder_jax.models.hf_files import find_folder, here_or_fetched, read_settings
+from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
@@ -319,11 +319,6 @@ class TermRanker:
             mask=self.mask,
             progress=progress,
         )
-
-
-def is_ranker(path: str | Path) -> bool:
-    """Whether a model, by folder, address or hub id, is the export of a ranker."""
-    return (here_or_fetched(path) / RANKER).is_file()
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:

@@ -28,7 +28,7 @@ from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
 from coder_jax.evaluation.several_concepts import recall_at_k as recall_at
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.bert import Bert, Probes, merge_encoder, split_encoder
-from coder_jax.models.hf_files import EncoderSettings, here_or_fetched
+from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import read_config
 from coder_jax.systems.encoder_system import (
     PACKED,
@@ -780,7 +780,7 @@ def rank_small() -> Config[RankSystem]:
 #   keywords.tsv            word TAB kind
 #   term_ranker.py          all of it in PyTorch, without coder_jax
 
-_GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
+GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
 _MODULE = "term_ranker.py"
 
 
@@ -788,11 +788,6 @@ class _GeneratorSettings(TypedDict):
     """What generator.json must have."""
 
     distance: str
-
-
-def is_generator(path: str | Path) -> bool:
-    """Whether a model, by folder, address or hub id, is the export of a generator."""
-    return (here_or_fetched(path) / _GENERATOR).is_file()
 
 
 # ---- The generator ----
@@ -806,7 +801,7 @@ def _export_generator(
 
     def write(folder: Path) -> dict[str, float]:
         _write_head(folder / _NUMBER, run.params["number"])
-        write_json(folder / _GENERATOR, {"distance": "euclidean"})
+        write_json(folder / GENERATOR, {"distance": "euclidean"})
         return {}
 
     return export_trained(system, run, out, beside=write, **options)
@@ -818,7 +813,7 @@ def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
     Raises:
         BadInput: if its files cannot be read.
     """
-    typed(read_json(folder / _GENERATOR), _GeneratorSettings, str(folder / _GENERATOR))
+    typed(read_json(folder / GENERATOR), _GeneratorSettings, str(folder / GENERATOR))
     return CandidateGenerator(encoder, read_head(folder / _NUMBER))
 
 
