@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
+from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import run_command
 
 Row = dict[str, Any]
@@ -50,3 +51,20 @@ def run_measured(
         return 0
 
     return run_command(work, when_asked=None)
+
+
+def add_batch_arguments(parser: argparse.ArgumentParser) -> None:
+    """--data, and what a step of it is made of."""
+    parser.add_argument("--data", type=Path, required=True, help="a built dataset")
+    parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
+    parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")
+    parser.add_argument("--repeats", type=int, default=8, help="m of a triplet (default: 8)")
+    parser.add_argument(
+        "--row-length", type=int, default=128, help="of ours (default: 128; on a CPU 32 is better)"
+    )
+
+
+def batches_of(args: argparse.Namespace) -> dict[str, Any]:
+    """`data` and `spec` of a `Work`, from the arguments."""
+    names = ("groups", "triplets", "repeats", "row_length")
+    return {"data": args.data, "spec": BatchSpec(**{name: getattr(args, name) for name in names})}

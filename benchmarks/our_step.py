@@ -14,7 +14,8 @@ from coder_jax.systems.encoder_system import EncoderOfRun
 from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from data_pipeline.batches.files import BatchFiles
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 
 
 class OnDevice:
@@ -48,7 +49,7 @@ class Ours(OnDevice):
             types=0,
         )
         self.train_step = make_step(
-            config, about, BatchFiles.packed, devices=jax.devices()[:1], dropout=work.dropout
+            config, about, BatchMaker.packed, devices=jax.devices()[:1], dropout=work.dropout
         )
         initial = {
             "encoder": split_encoder(bert)[1],
@@ -56,17 +57,17 @@ class Ours(OnDevice):
         }
         like, parts = self.train_step.like, self.train_step.parts
         self.state = new_state(like, system, initial, parts, self.train_step.optimizer)
-        self.files = BatchFiles(work.batches, work.spec, self.train_step.cut)
+        self.source = BatchMaker(open_dataset(work.data), work.spec, self.train_step.cut)
         self.feed = Feed(self.train_step.mesh, SaveClock(float("inf")))
 
     def prepare(self, step: int, terms: Terms) -> Fed:
         """The packed batch of a step, on the device."""
-        (fed,) = self.feed(self.files, step, step + 1)
+        (fed,) = self.feed(self.source, step, step + 1)
         return fed
 
     def step(self, batch: Fed) -> jax.Array:
         """One optimizer step; the loss, on the device. The first with so many rows compiles it."""
         if batch.rows not in self.train_step.compiled:
-            self.train_step.compile(self.files, batch.rows)
+            self.train_step.compile(self.source, batch.rows)
         self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)
         return metrics["loss"]

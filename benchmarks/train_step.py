@@ -17,10 +17,9 @@ process of its own that waits while it is not its turn, all with memory in huge 
     python -m benchmarks.train_step --data datasets/umls --groups 1
     python -m benchmarks.train_step --data datasets/umls --groups 1 --encoder base --relations 1200
 
-On a GPU, with batches that were written where TensorFlow is:
+On a GPU:
 
-    python -m data_pipeline.batch_files --data datasets/umls --out batches --steps 8
-    python -m benchmarks.train_step --data batches --encoder base --relations 1200 \\
+    python -m benchmarks.train_step --data datasets/umls --encoder base --relations 1200 \\
         --dtype bfloat16 --steps 20 --json benchmarks/results/train_step.json
 
 The paper's step is --groups 8 --triplets 16 --repeats 8: 2,048 terms, half a minute of two cores
@@ -33,7 +32,6 @@ import argparse
 import dataclasses
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +39,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import add_batch_arguments, batches_of
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.limits import add_limit_seconds
 from benchmarks.machine import machine, one_line
@@ -53,7 +52,7 @@ from benchmarks.train_step_process import NAMES, SystemProcess
 from benchmarks.train_step_work import Work, useful_flops
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.models.bert_config import BertConfig
-from data_pipeline.batches.files import INDEX
+from data_pipeline.dataset.store import read_manifest
 from data_pipeline.process import BadInput, run_command
 
 _CHECKED_STEPS = 3
@@ -63,25 +62,6 @@ _RANDOM = ("base", "minilm")  # shapes of --encoder
 _HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
 _WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
 _SETTINGS = (*_WORK, "device", "huge_pages")
-
-
-def _find_batches(args: argparse.Namespace, work: Path) -> Path:
-    """The folder of batches: --data itself, or batches made of the dataset that it is."""
-    if (args.data / INDEX).exists():
-        return args.data
-    if not (args.data / "manifest.json").exists():
-        raise BadInput(
-            f"--data {args.data} is neither a dataset (`python -m data_pipeline.build`) nor "
-            "batches (`python -m data_pipeline.batch_files`)"
-        )
-    # In a process of its own: TensorFlow must not take memory from what is measured.
-    command = [sys.executable, "-m", "data_pipeline.batch_files", "--data", str(args.data)]
-    command += ["--out", str(work / "batches"), "--steps", str(max(args.batches, _CHECKED_STEPS))]
-    for name in ("groups", "triplets", "repeats", "row-length"):
-        command += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
-        raise BadInput(f"no batches of {args.data}; see above")
-    return work / "batches"
 
 
 def _find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str, Path]:
@@ -172,24 +152,21 @@ def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One row: all systems on one work."""
-    batches = _find_batches(args, folder)
-    manifest = json.loads((batches / INDEX).read_text())["manifest"]
-    name, encoder = _find_encoder(args.encoder, folder, manifest["tokenizer"]["vocab_size"])
-    relations = len(manifest["relations"])
+    manifest = read_manifest(args.data)
+    name, encoder = _find_encoder(args.encoder, folder, manifest.tokenizer.vocab_size)
+    relations = len(manifest.relations)
     if (args.relations or relations) < relations:
         raise BadInput(
             f"--relations is {args.relations}, but the data has {relations}; give at least that"
         )
     work = Work(
         encoder=encoder,
-        batches=batches,
+        **batches_of(args),
         steps=args.batches,
         relations=args.relations or relations,
         dtype=args.dtype,
         dropout=True,
     )
-    if work.spec.draw != "relations":
-        raise BadInput(f"the batches' draw is {work.spec.draw}; the paper's step has 'relations'")
     losses = _check_losses(work, args.systems)
     with huge_pages(args.huge_pages != "none"):
         limits = in_a_process(_measured_limits, args.dtype, args.limit_seconds)
@@ -259,17 +236,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, required=True, help="a built dataset, or batches")
+    add_batch_arguments(parser)
     parser.add_argument(
         "--encoder",
         help="folder or hub id of a BERT; base or minilm: random weights in the shape of BERT-base "
         "or all-MiniLM-L6-v2 (default: all-MiniLM-L6-v2 itself)",
-    )
-    parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
-    parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")
-    parser.add_argument("--repeats", type=int, default=8, help="m of a triplet (default: 8)")
-    parser.add_argument(
-        "--row-length", type=int, default=128, help="of ours (default: 128; on a CPU 32 is better)"
     )
     add_huge_pages(parser, list(_HUGE_PAGES))
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")

@@ -4,7 +4,7 @@ NumPy arrays and plain values, which each system puts on the device in its own w
 """
 
 import dataclasses
-import json
+import functools
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +13,10 @@ import numpy as np
 from benchmarks.encoder_flops import encoder_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.training.system import OptimizerConfig, from_json
-from data_pipeline.batches.files import INDEX, batch_path
+from coder_jax.training.system import OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 
 _RELATION_NOISE = 0.01
 
@@ -26,10 +27,12 @@ class Work:
 
     encoder: Path
     """Hugging Face folder of a BERT."""
-    batches: Path
-    """Folder of `data_pipeline.batch_files`."""
+    data: Path
+    """Folder of a dataset."""
+    spec: BatchSpec
+    """What the batches are made of."""
     steps: int
-    """Batches in it that are used, again and again."""
+    """Batches that are used, again and again."""
     relations: int
     """R, matrices in the table."""
     dtype: Literal["float32", "bfloat16"]
@@ -43,16 +46,15 @@ class Work:
         default_factory=lambda: OptimizerConfig(warmup_steps=0)
     )
 
-    @property
-    def spec(self) -> BatchSpec:
-        """What the batches are made of."""
-        index = json.loads((self.batches / INDEX).read_text(encoding="utf-8"))
-        return from_json(BatchSpec, index["spec"], INDEX)
-
     def stored(self, step: int) -> "Terms":
-        """The terms of a step, from its file."""
-        with np.load(batch_path(self.batches, step)) as arrays:
-            return Terms(**arrays)
+        """The terms of a step."""
+        drawn = _maker(self.data, self.spec).unpacked(step)
+        return Terms(**drawn)
+
+
+@functools.cache
+def _maker(data: Path, spec: BatchSpec) -> BatchMaker:
+    return BatchMaker(open_dataset(data), spec)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class BadInput(Exception):
 # progress.
 
 _SECONDS_BETWEEN_LINES = 30.0
-QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
+_QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
 
 _quiet = [False]
 
@@ -293,7 +293,7 @@ def command_parser(
         add_help=False,
     )
     add_arguments(parser)
-    parser.add_argument("--quiet", action="store_true", help=QUIET)
+    parser.add_argument("--quiet", action="store_true", help=_QUIET)
     parser.add_argument("-h", "--help", action=_ShortHelp, common=common)
     parser.add_argument("--help-all", action="help", help="show all options")
     return parser

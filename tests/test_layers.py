@@ -35,7 +35,7 @@ FLOORS = (
     ("data_pipeline.terminology",),
     ("data_pipeline.sources",),
     ("data_pipeline.files",),
-    ("data_pipeline.process",),
+    ("data_pipeline.process", "data_pipeline.quiet_tensorflow"),
 )
 PACKAGES = ("data_pipeline", "coder_jax", "launch", "benchmarks")
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}

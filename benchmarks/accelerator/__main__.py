@@ -37,28 +37,28 @@ from data_pipeline.process import BadInput, run_command, tell
 _ABOUT = "prepared.json"
 # Files of results, and what --small calls them: it must not take the place of real ones.
 _NAME, _SMALL_NAME = "accelerator", "accelerator_small"
-# Of `data_pipeline.batches.files`, which needs a package that may come as a wheel.
-_INDEX = "batches.json"
+# Of `data_pipeline.dataset.store`, which needs a package that may come as a wheel.
+_MANIFEST = "manifest.json"
 _NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
 
 
 def _what_was_prepared(prepared: Path) -> tuple[int, Row]:
-    """Relations of the prepared batches, and what was noted of them.
+    """Relations of the prepared dataset, and what was noted of them.
 
     Raises:
         BadInput: nothing was prepared.
     """
-    index = prepared / "batches" / _INDEX
-    absent = [path for path in (index, prepared / _ABOUT) if not path.exists()]
+    manifest = prepared / "dataset" / _MANIFEST
+    absent = [path for path in (manifest, prepared / _ABOUT) if not path.exists()]
     if absent:
         raise BadInput(
             f"found no {absent[0]}; expected what `bash benchmarks/accelerator.sh --prepare OUT` "
             "writes on a machine with TensorFlow; copy it here, and name it with --prepared"
         )
-    index_there, about = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (index, prepared / _ABOUT)
+    found, about = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (manifest, prepared / _ABOUT)
     )
-    return len(index_there["manifest"]["relations"]), about
+    return len(found["relations"]), about
 
 
 def _chosen_parts(parts: Sequence[MeasuredPart], kinds: Sequence[str]) -> list[MeasuredPart]:
@@ -156,7 +156,7 @@ def _parts_of(
     Args:
         args: of the command line.
         prepared, work: folders of what was prepared, and for the encoders.
-        there: relations of the prepared batches.
+        there: relations of the prepared dataset.
     """
     # As many as the paper's UMLS has; of a trial no more than there are.
     relations = max(0 if args.small else args.relations, there)
@@ -165,11 +165,11 @@ def _parts_of(
 
 
 def _rows_to_keep(results: Path, about: Row) -> list[Row]:
-    """The rows that are there; BadInput if they are of other batches."""
+    """The rows that are there; BadInput if they are of other data."""
     rows = read_figures(results)
     if rows and json.loads(results.read_text(encoding="utf-8")).get("prepared") != about:
         raise BadInput(
-            f"{results} was measured on other batches than those prepared here; leave --parts out "
+            f"{results} was measured on other data than what is prepared here; leave --parts out "
             "to measure everything anew, or give another OUT"
         )
     return rows

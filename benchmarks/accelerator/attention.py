@@ -6,11 +6,10 @@ XLA and by cuDNN (a fused kernel, which needs a GPU and has no dropout of ours).
 queries, keys, values and mask; forward alone, and forward and backward. It is measured here, not
 used by the model.
 
-    python -m benchmarks.accelerator.attention --data OUT/prepared/batches
+    python -m benchmarks.accelerator.attention --data OUT/prepared/dataset
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.command import Row, parser_of, run_measured
+from benchmarks.command import Row, add_batch_arguments, batches_of, parser_of, run_measured
 from benchmarks.random_encoders import NAMES, SHAPES
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.batches.files import INDEX
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 
 if TYPE_CHECKING:  # it imports jax, which reads the settings that `measure` makes
     from benchmarks.accelerator.attention_ways import Beside, Way, Ways
@@ -30,14 +31,9 @@ if TYPE_CHECKING:  # it imports jax, which reads the settings that `measure` mak
 _SETTINGS = ("shape", "way", "device")
 
 
-def _read_rows(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """`segments` and `positions` of the first batch in `folder`, int32 [R, L] each."""
-    from coder_jax.training.system import from_json
-    from data_pipeline.batches.files import BatchFiles
-    from data_pipeline.batches.spec import BatchSpec
-
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    batch = BatchFiles(folder, from_json(BatchSpec, index["spec"], INDEX)).batch(0)
+def _read_rows(data: Path, spec: BatchSpec) -> tuple[np.ndarray, np.ndarray]:
+    """`segments` and `positions` of the first batch of a dataset, int32 [R, L] each."""
+    batch = BatchMaker(open_dataset(data), spec).batch(0)
     segments, positions = (
         batch[name].reshape(-1, batch[name].shape[-1]) for name in ("segments", "positions")
     )
@@ -99,7 +95,7 @@ def _compare(shape: str, args: argparse.Namespace) -> list[Row]:
     from benchmarks.accelerator.attention_ways import DROPPED, OURS, REFERENCE, make_ways
 
     sizes = SHAPES[shape]
-    segments, positions = _read_rows(args.data)
+    segments, positions = _read_rows(**batches_of(args))
     ways = make_ways(segments, positions, sizes["num_heads"], sizes["hidden_size"], args.dtype)
     made, results, refused = _compiled_ways(ways)
     compared = {name: found for name, found in results.items() if name != DROPPED}
@@ -177,7 +173,7 @@ def table(rows: Sequence[Row]) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = parser_of("accelerator.attention", __doc__)
-    parser.add_argument("--data", type=Path, required=True, help="batches")
+    add_batch_arguments(parser)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=["base", "minilm"])
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--calls", type=int, default=50, help="in a round (default: 50)")

@@ -1,10 +1,9 @@
-"""Encoders of random weights with the tokenizer of some batches, for all parts to use.
+"""Encoders of random weights with the tokenizer of a dataset, for all parts to use.
 
-python -m benchmarks.accelerator.models --data OUT/prepared/batches --out FOLDER base minilm
+python -m benchmarks.accelerator.models --data OUT/prepared/dataset --out FOLDER base minilm
 """
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,18 +11,18 @@ from pathlib import Path
 
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.random_encoders import SHAPES, save_random_encoder
-from data_pipeline.batches.files import INDEX
+from data_pipeline.dataset.store import read_manifest
 
 _SETTINGS = ("encoder",)
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
     """Writes them; to be called in a process of its own."""
-    manifest = json.loads((args.data / INDEX).read_text(encoding="utf-8"))["manifest"]
+    manifest = read_manifest(args.data)
     rows = []
     for shape in args.shapes:
         folder = args.out / shape
-        save_random_encoder(folder, shape, manifest["tokenizer"]["vocab_size"])
+        save_random_encoder(folder, shape, manifest.tokenizer.vocab_size)
         shutil.copytree(args.data / "tokenizer", folder, dirs_exist_ok=True)
         size = sum(path.stat().st_size for path in folder.iterdir())
         rows.append({"encoder": shape, "bytes": size} | SHAPES[shape])
@@ -43,7 +42,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = parser_of("accelerator.models", __doc__)
     parser.add_argument("shapes", nargs="+", choices=list(SHAPES))
-    parser.add_argument("--data", type=Path, required=True, help="batches")
+    parser.add_argument("--data", type=Path, required=True, help="a built dataset")
     parser.add_argument("--out", type=Path, required=True, help="folder for a folder of each")
     return parser.parse_args(argv)
 

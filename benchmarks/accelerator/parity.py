@@ -4,7 +4,7 @@ One process takes three steps without dropout on the CPU in float32, and compute
 first terms before them; one does the same on the device in float32, one in bfloat16. Both are
 compared with the CPU. On a machine without a device, float32 is then the same, bit for bit.
 
-    python -m benchmarks.accelerator.parity --data OUT/prepared/batches --encoder FOLDER
+    python -m benchmarks.accelerator.parity --data OUT/prepared/dataset --encoder FOLDER
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.accelerator.parity_side import SideResult, read_found
-from benchmarks.command import Row, parser_of, run_measured
+from benchmarks.command import Row, add_batch_arguments, parser_of, run_measured
 from data_pipeline.process import BadInput
 
 _SETTINGS = ("encoder", "device")
@@ -50,7 +50,9 @@ def _start(side: _Side, args: argparse.Namespace, out: Path) -> subprocess.Popen
     if side.place == "cpu":
         environment["JAX_PLATFORMS"] = "cpu"
     command = [sys.executable, "-P", "-m", "benchmarks.accelerator.parity_side"]
-    command += ["--data", str(args.data), "--encoder", str(args.encoder), "--out", str(out)]
+    for name in ("data", "groups", "triplets", "repeats", "row_length", "encoder"):
+        command += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
+    command += ["--out", str(out)]
     command += ["--dtype", side.dtype, "--terms", str(args.terms), "--steps", str(_STEPS)]
     return subprocess.Popen(command, env=environment)
 
@@ -154,7 +156,7 @@ def table(rows: Sequence[Row]) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = parser_of("accelerator.parity", __doc__)
-    parser.add_argument("--data", type=Path, required=True, help="batches")
+    add_batch_arguments(parser)
     parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
     parser.add_argument("--terms", type=int, default=400, help="with vectors (default: 400)")
     return parser.parse_args(argv)

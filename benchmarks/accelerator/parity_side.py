@@ -1,15 +1,15 @@
 """One side of `benchmarks.accelerator.parity`: losses and vectors, on the platform jax is given."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.command import add_batch_arguments, batches_of
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.batches.files import INDEX
+from data_pipeline.dataset.store import read_manifest
 from data_pipeline.process import run_command
 
 
@@ -56,12 +56,12 @@ def _find(args: argparse.Namespace) -> int:
     from benchmarks.our_step import Ours
     from benchmarks.train_step_work import Work
 
-    manifest = json.loads((args.data / INDEX).read_text(encoding="utf-8"))["manifest"]
+    manifest = read_manifest(args.data)
     work = Work(
         encoder=args.encoder,
-        batches=args.data,
+        **batches_of(args),
         steps=args.steps,
-        relations=len(manifest["relations"]),
+        relations=len(manifest.relations),
         dtype=args.dtype,
         dropout=False,
     )
@@ -79,7 +79,7 @@ def _find(args: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Runs it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accelerator.parity_side")
-    parser.add_argument("--data", type=Path, required=True, help="batches")
+    add_batch_arguments(parser)
     parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
     parser.add_argument("--out", type=Path, required=True, help=".npz file")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), required=True)

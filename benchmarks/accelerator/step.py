@@ -3,12 +3,11 @@
 Planned is what the compiled program says of itself; used is the most that the device's allocator
 had given out, over the whole process. Flags of XLA are those of the environment.
 
-    python -m benchmarks.accelerator.step --data OUT/prepared/batches --encoder FOLDER
+    python -m benchmarks.accelerator.step --data OUT/prepared/dataset --encoder FOLDER
     XLA_FLAGS=--xla_gpu_enable_triton_gemm=false python -m benchmarks.accelerator.step ...
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -17,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import Row, parser_of, run_measured
+from benchmarks.command import Row, add_batch_arguments, batches_of, parser_of, run_measured
 from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
-from data_pipeline.batches.files import INDEX
+from data_pipeline.dataset.store import read_manifest
 
 _SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
 _USUAL = "none"  # flags
@@ -62,12 +61,12 @@ def measure(args: argparse.Namespace) -> list[Row]:
     from benchmarks.our_step import Ours
     from benchmarks.train_step_work import Work
 
-    manifest = json.loads((args.data / INDEX).read_text(encoding="utf-8"))["manifest"]
+    manifest = read_manifest(args.data)
     work = Work(
         encoder=args.encoder,
-        batches=args.data,
+        **batches_of(args),
         steps=args.batches,
-        relations=max(args.relations, len(manifest["relations"])),
+        relations=max(args.relations, len(manifest.relations)),
         dtype=args.dtype,
         dropout=True,
     )
@@ -78,7 +77,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     compile_s = {}
     for rows in sorted({batch.rows for batch in batches}):
         started = time.perf_counter()
-        ours.train_step.compile(ours.files, rows)
+        ours.train_step.compile(ours.source, rows)
         compile_s[rows] = time.perf_counter() - started
     losses = [float(ours.step(batch)) for batch in batches]
     rounds = []
@@ -155,7 +154,7 @@ def _giga(size: Any) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     parser = parser_of("accelerator.step", __doc__)
-    parser.add_argument("--data", type=Path, required=True, help="batches")
+    add_batch_arguments(parser)
     parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--relations", type=int, default=1_200, help="matrices (default: 1200)")

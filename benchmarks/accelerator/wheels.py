@@ -17,6 +17,7 @@ from data_pipeline.process import BadInput, tell
 # What machines with jax and PyTorch often lack: of our own step, and of the recipe beside it.
 PACKAGES = (
     *("msgspec", "tyro", "docstring-parser", "typeguard", "anyascii"),
+    *("google-crc32c", "polars", "polars-runtime-32"),
     "pytorch-metric-learning",
 )
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")

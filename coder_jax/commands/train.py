@@ -23,7 +23,7 @@ from coder_jax.training.run_folder import read_run_identity, small_files
 from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
-from data_pipeline.files.identity import RUN
+from data_pipeline.files.identity import DATASET, RUN
 from data_pipeline.process import (
     HELP_FLAGS,
     BadInput,
@@ -247,11 +247,10 @@ def _list_of_recipes() -> str:
 
 WHEN_ASKED_TO_STOP = "saving after this step, then stopping; the same command goes on"
 ON_ALL_HOSTS = True
-MARKS = ("manifest.json", "batches.json")  # of a built dataset, of batches in files
 
 
 def open_source(config: Config) -> BatchSource:
-    """The batches of `config.run.data`: made from a built dataset, or read from .npz files."""
+    """The batches of `config.run.data`."""
     from coder_jax.devices.mesh import make_mesh, step_cut
 
     system, run = config.system, config.run
@@ -267,7 +266,7 @@ def open_source(config: Config) -> BatchSource:
             raise BadInput(
                 f"--out {run.out}: {taken[0]} is a file; expected a folder, or a new name"
             )
-    folder = local_folder(run.data, *MARKS)
+    folder = local_folder(run.data, DATASET.file)
     if not folder.is_dir():
         raise BadInput(
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"

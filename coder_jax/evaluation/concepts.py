@@ -23,6 +23,7 @@ from coder_jax.evaluation.results import (
     published_rows,
 )
 from coder_jax.evaluation.vectors import CONCEPTS, Vectors
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_separated
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
@@ -162,8 +163,6 @@ def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Conce
 
     BadInput for a dataset without semantic types, or for a type that it does not have.
     """
-    from data_pipeline.dataset.store import open_dataset  # it imports TensorFlow
-
     dataset = open_dataset(path, strings=True)
     known = [bare_type(one) for one in dataset.manifest.semantic_types]
     if not known:

@@ -23,6 +23,7 @@ from coder_jax.evaluation.results import (
 )
 from coder_jax.evaluation.vectors import EncodedTerms, Vectors, known_features
 from coder_jax.export.relations import ExportedRelations
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.tables import content_hash
 from data_pipeline.process import BadInput, poll
 
@@ -154,9 +155,6 @@ def _known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links
     dictionary = benchmark.dictionary
     if dictionary is None or dictionary.dataset is None:
         return _Links(*np.zeros((3, 0), int))
-    # Only here is TensorFlow needed, to read the records of the dataset.
-    from data_pipeline.dataset.store import open_dataset
-
     dataset = open_dataset(dictionary.dataset, strings=True)
     here = {concept: number for number, concept in enumerate(benchmark.concepts())}
     number_of = np.array([here.get(cui, -1) for cui in dataset.cuis or []])

@@ -16,6 +16,7 @@ from scipy.linalg import orthogonal_procrustes
 from coder_jax.encoding.search import nearest_others
 from coder_jax.evaluation.concepts import bare_type
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -178,8 +179,6 @@ def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     if not (path / "manifest.json").is_file():
         return {}
-    from data_pipeline.dataset.store import open_dataset  # it imports TensorFlow
-
     dataset = open_dataset(path, strings=True)
     names = [bare_type(one) for one in dataset.manifest.semantic_types]
     held = np.split(dataset.types, dataset.type_start[1:-1])

@@ -85,7 +85,7 @@ from data_pipeline.batches.names import (
     pack_names,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.identity import LONGEST, Hash, Width
 from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput

@@ -28,7 +28,7 @@ from coder_jax.systems.group_system import (
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ from coder_jax.systems.group_system import (
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.process import BadInput
 
 _TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT

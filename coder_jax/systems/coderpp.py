@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
@@ -50,13 +50,10 @@ from coder_jax.systems.group_system import (
 )
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, View
+from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest, TripletDataset
 from data_pipeline.process import BadInput
-
-if TYPE_CHECKING:
-    from data_pipeline.batches.draws import NeighbourDraw
-    from data_pipeline.dataset.store import TripletDataset
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,10 +134,6 @@ class CoderPlusPlusSystem(EncoderSystem):
         return coder_loss(
             group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
         )
-
-    @property
-    def needs_dataset(self) -> str:
-        return "as the neighbours in a batch are found while a run trains"
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """The nearest neighbours of all anchors, with the encoder of the moment."""

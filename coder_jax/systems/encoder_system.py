@@ -80,9 +80,10 @@ from coder_jax.training.system import (
     check_proof,
 )
 from data_pipeline import process
-from data_pipeline.batches.files import INDEX, BatchFiles
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.process import BadInput, progress_bar
@@ -387,11 +388,6 @@ class EncoderSystem(System):
         for head in self.heads:
             head.check_data(manifest, folder)
 
-    @property
-    def needs_dataset(self) -> str:
-        """Why batches in files do not do, in words; "" if they do."""
-        return ""
-
     # ---- The protocol ----
 
     @property
@@ -417,29 +413,7 @@ class EncoderSystem(System):
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        planned = self.planned(rows, steps)
-        self.check_kind(data)
-        if (data / INDEX).exists():
-            files = BatchFiles(data, self.batch, cut, **planned)
-            if steps > files.last_step:
-                raise BadInput(
-                    f"{data} has the batches of {files.last_step} steps, but the run has "
-                    f"{steps}; write more of them, or set --steps {files.last_step}"
-                )
-            return files
-        # Only here does training meet TensorFlow; `--help` and other commands do not wait for it.
-        from data_pipeline.batches.stream import BatchMaker
-        from data_pipeline.dataset.store import open_dataset
-
-        return BatchMaker(open_dataset(data), self.batch, cut, **planned)
-
-    def check_kind(self, data: Path) -> None:
-        """BadInput for batches in files, where they do not do."""
-        if self.needs_dataset and (data / INDEX).exists():
-            raise BadInput(
-                f"--data: found batches in files, {data}; expected a built dataset, "
-                f"{self.needs_dataset}"
-            )
+        return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
         """How many packed rows the batches of a run may have."""

@@ -39,7 +39,7 @@ from coder_jax.training.system import (
     Tree,
 )
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.identity import Count
 from data_pipeline.process import BadInput
 

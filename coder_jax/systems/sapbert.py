@@ -26,7 +26,7 @@ from coder_jax.systems.group_system import (
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 
 
 def _pairs_of_names() -> BatchSpec:

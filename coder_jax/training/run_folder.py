@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from coder_jax.devices.hosts import host_count, is_first
 from data_pipeline import process
-from data_pipeline.dataset.manifest import Counts
+from data_pipeline.dataset.store import Counts
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 from data_pipeline.files.identity import (
     RUN,

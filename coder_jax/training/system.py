@@ -205,7 +205,7 @@ class System(abc.ABC):
         """The batches of a run.
 
         Args:
-            data: folder of a dataset, or of batches in files.
+            data: folder of a dataset.
             cut: how a step is cut for the devices.
             rows: packed rows to provide for the fullest block; planned if 0.
             steps: of the run.
@@ -375,7 +375,7 @@ class RunConfig:
     """
 
     data: str = ""
-    """Folder of the dataset; or of batches written by data_pipeline.batch_files."""
+    """Folder of the dataset, as `coder-jax build` made it."""
     out: str = ""
     """Folder of the run; a run that is already there is resumed."""
     passes: int = 1

@@ -3,19 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from data_pipeline.batches.draws import TermDraw
 from data_pipeline.batches.packing import decoded_terms, identity_of
 from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
+from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.whole import map_array, written_whole
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
-
-if TYPE_CHECKING:
-    from data_pipeline.dataset.store import TripletDataset
-
 
 # -------------------------------------------------------------------------------------------------
 # Terms as vectors that were made before, each with its candidate concepts, as batches.
@@ -63,10 +61,6 @@ class CandidateBatches:
         candidates: int,
         languages: bool = False,
     ):
-        # Only here does training meet TensorFlow.
-        from data_pipeline.batches.draws import TermDraw
-        from data_pipeline.dataset.store import open_dataset
-
         self.folder, self.spec, self.cut = folder, spec, cut
         self.dataset = open_dataset(folder)
         self.manifest = self.dataset.manifest
@@ -170,7 +164,7 @@ def _sets_of(sets: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return np.where(classes < 0, 0, sets[np.maximum(classes, 0)].astype(np.int32))
 
 
-def _languages_of(dataset: "TripletDataset") -> np.ndarray:
+def _languages_of(dataset: TripletDataset) -> np.ndarray:
     """int32 [C], as bits: the languages in which each concept has a term, by their number.
 
     Raises:
@@ -207,16 +201,11 @@ class Classes:
 
 
 def classes_of(folder: Path) -> Classes:
-    """The classes of a dataset, or of batches in files that are of one.
+    """The classes of a dataset.
 
     Raises:
         BadInput: if the folder cannot be read.
     """
-    if (folder / CLASSES).exists():
-        return read_classes(folder)
-    # TensorFlow: it is not there where batches in files are trained on.
-    from data_pipeline.dataset.store import open_dataset
-
     dataset = open_dataset(folder, strings=True)
     assert dataset.cuis is not None
     return Classes(dataset.cuis, groups_of(dataset))
@@ -231,7 +220,7 @@ def write_classes(folder: Path, classes: Classes) -> None:
 
 
 def read_classes(folder: Path) -> Classes:
-    """The classes of a run, of an export, or of batches in files.
+    """The classes of a run or of an export.
 
     Raises:
         BadInput: if the file is missing or broken; says where.

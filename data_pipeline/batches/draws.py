@@ -1,4 +1,4 @@
-"""The draws: which triplets, terms, pairs or neighbours a step takes, as a TensorFlow graph."""
+"""The draws: which triplets, terms, pairs or neighbours a step takes, in NumPy."""
 
 import copy
 from collections.abc import Sequence
@@ -318,7 +318,7 @@ class Draw:
 
         Args:
             step: its number.
-            groups: int [G], the numbers of the groups within the step.
+            groups: int [G], their numbers from the step's first group on; later steps' follow.
 
         Returns:
             `concepts` int32 and `terms` int64 [G, N], N = 2k: the k heads come first, then the k
@@ -472,7 +472,7 @@ class PairDraw:
 
         Args:
             step: its number.
-            groups: int [G], the numbers of the groups within the step.
+            groups: int [G], their numbers from the step's first group on; later steps' follow.
 
         Returns:
             `concepts` int32 and `terms` int64 [G, 2k]: the first names of the k pairs, then the
@@ -554,19 +554,19 @@ class TermDraw:
         spec = self.spec
         # An epoch is a whole number of steps, so that no step mixes two permutations; the few rows
         # at the end of its order are left out, others in each epoch.
-        steps_per_epoch = self.size // spec.terms
-        epoch, within = divmod(step, steps_per_epoch)
+        groups_per_epoch = self.size // spec.terms * spec.groups
+        group = step * spec.groups + np.asarray(groups)
+        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
         share = spec.terms // spec.groups
-        place = np.asarray(groups)[:, None] * share + np.arange(share)
-        index = within * spec.terms + place
-        return permute(index, self.size, key(spec.seed, "permutation", epoch))
+        index = group_in_epoch[:, None] * share + np.arange(share)
+        return permute(index, self.size, key(spec.seed, "permutation", epoch)[:, None])
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G parts of a step, each of N terms.
 
         Args:
             step: its number.
-            groups: int [G], the numbers of the parts within the step.
+            groups: int [G], their numbers from the step's first part on; later steps' follow.
 
         Returns:
             `terms` int64, `concepts` and `semantic_groups` int32, [G, N] each.

@@ -45,7 +45,7 @@ class EpochBatches(PackedGroups, abc.ABC):
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
         """The batches of steps first_step to last_step - 1, made ahead."""
-        yield from made_ahead(self.batch, first_step, last_step)
+        yield from made_ahead(self.batch, range(first_step, last_step))
 
 
 @functools.lru_cache(maxsize=2)  # the batch made ahead may be of the next epoch

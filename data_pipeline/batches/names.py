@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,15 +23,12 @@ from data_pipeline.batches.packing import (
     spread,
 )
 from data_pipeline.batches.spec import StepCut, check_divides, check_least
+from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import SkipGrams, StringVectors, open_vectors
 from data_pipeline.sources.text import rules_hash, words_of
-
-if TYPE_CHECKING:
-    from data_pipeline.dataset.store import TripletDataset
-
 
 # -------------------------------------------------------------------------------------------------
 # Characters as numbers: how a word is spelled.
@@ -531,9 +528,6 @@ class NameBatches(EpochBatches):
                 f"{rules_hash()[:12]}: make it again with `python -m data_pipeline.skip_gram`"
             )
         self.targets_are = _targets_of(spec, self.grams.manifest.rows["concepts"], vectors)
-        # Only here does training meet TensorFlow.
-        from data_pipeline.dataset.store import open_dataset
-
         dataset = open_dataset(folder, strings=True)
         self.manifest = dataset.manifest
         self.sets = _sets_of(dataset, spec.row_length - 2, spec.languages)

@@ -97,27 +97,33 @@ def permute(index: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """
     sides = max(1, round(size**0.5))
     width, height = np.uint64(sides), np.uint64(-(-size // sides))
-    round_keys = [mix(keys ^ np.uint64(number)) for number in range(_ROUNDS)]
 
-    def once(value: np.ndarray) -> np.ndarray:
-        right, left = np.divmod(value, width)
-        for number, round_key in enumerate(round_keys):
+    def once(value: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        right = value // width
+        left = value - right * width
+        for number in range(_ROUNDS):
+            round_key = mix(keys ^ np.uint64(number))
             if number % 2 == 0:
-                left += _mix_here(round_key ^ right) % width
-                left %= width
+                left += _remainder(_mix_here(round_key ^ right), width)
+                left -= width * (left >= width)
             else:
-                right += _mix_here(round_key ^ left) % height
-                right %= height
+                right += _remainder(_mix_here(round_key ^ left), height)
+                right -= height * (right >= height)
         right *= width
         right += left
         return right
 
     # width * height exceeds size by less than width: few values leave [0, size), and following the
     # cycle brings each of them back in.
-    value = once(uint64(index))
+    value = once(uint64(index), keys)
     while (outside := value >= np.uint64(size)).any():
-        value = np.where(outside, once(value), value)
+        value[outside] = once(value[outside], np.broadcast_to(keys, value.shape)[outside])
     return value.astype(np.int64)
+
+
+def _remainder(value: np.ndarray, size: np.uint64) -> np.ndarray:
+    """`value % size`, which NumPy computes slower than this."""
+    return value - value // size * size
 
 
 def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -133,26 +139,19 @@ def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
     Returns:
         int64 [T, n]; any `size[t]` consecutive draws of a round in row t are distinct.
     """
-    draws = random.shape[1]
-    number = np.arange(draws)
-    first = number % np.asarray(size, np.int64)[:, None]  # how many were drawn in this round
-    place = first + below(random, np.asarray(size)[:, None] - first)
-
-    # Draw j takes what is at its place and puts there what was at `first`: both are what the last
-    # draw of the round with the same place has put there, or as at the round's beginning.
-    def last_with(target: np.ndarray) -> np.ndarray:
-        """int64 [T, n]: the last earlier draw of its round at each target, or -1."""
-        same = place[:, None, :] == target[:, :, None]
-        same &= (number < number[:, None]) & (number >= (number - first)[:, :, None])
-        return np.where(same, number, -1).max(axis=2)
-
-    put, source = first.copy(), last_with(first)
-    for draw in np.flatnonzero((source >= 0).any(axis=0)):
-        earlier = source[:, draw]
-        before = np.take_along_axis(put, np.maximum(earlier, 0)[:, None], axis=1)[:, 0]
-        put[:, draw] = np.where(earlier >= 0, before, put[:, draw])
-    source = last_with(place)
-    return np.where(source >= 0, np.take_along_axis(put, np.maximum(source, 0), axis=1), place)
+    number = np.arange(random.shape[1])[:, None]
+    size = np.asarray(size, np.int64)
+    # Places are counted on from round to round, so that those of two rounds never meet.
+    round_start = number - number % size
+    place = number + below(random.T, size - (number - round_start))
+    # Draw j takes what is at its place and puts there what was at j. `before` and `drawn` are what
+    # was at j and at its place: what the last draw with that place has put there, or the place.
+    before, drawn = np.broadcast_to(number, place.shape).copy(), place.copy()
+    for draw in range(len(place) - 1):
+        later = slice(draw + 1, None)
+        np.copyto(before[later], before[draw], where=place[draw] == number[later])
+        np.copyto(drawn[later], before[draw], where=place[draw] == place[later])
+    return (drawn - round_start).T
 
 
 def _random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:

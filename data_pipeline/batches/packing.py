@@ -1,7 +1,7 @@
 """Packing: many short terms in a few full rows of a fixed length, alone or in groups."""
 
 import collections
-import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -307,23 +307,22 @@ class PackedGroups:
 def packed_blocks(
     tokens: np.ndarray,
     bounds: np.ndarray,
-    cut: tuple[int, int],
+    cut: tuple[int, ...],
     row_length: int,
     rows: int,
     **beside: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """int32 [P, B, R, L]: the packed rows of P passes of B blocks (`pack_rows`).
+    """int32 [..., R, L]: the packed rows of blocks (`pack_rows`).
 
     Args:
         tokens: of all sequences, block by block; each block has as many.
         bounds: int64 [N + 1], where sequences begin.
-        cut: (P, B).
+        cut: the blocks, such as (passes, blocks of a pass).
         row_length, rows: L and R.
         beside: further numbers of each token.
     """
-    passes, blocks = cut
-    packed = pack_rows(tokens, bounds, row_length, rows, passes * blocks, **beside)
-    return {name: array.reshape(passes, blocks, rows, row_length) for name, array in packed.items()}
+    packed = pack_rows(tokens, bounds, row_length, rows, math.prod(cut), **beside)
+    return {name: array.reshape(*cut, rows, row_length) for name, array in packed.items()}
 
 
 def joined(
@@ -347,14 +346,12 @@ def joined(
 
 
 def made_ahead(
-    make: Callable[[int], dict[str, np.ndarray]], first_step: int, last_step: int | None
+    make: Callable[[int], dict[str, np.ndarray]], steps: range
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What `make` gives for steps first_step to last_step - 1 (or endless), ahead, in a thread."""
+    """What `make` gives for some steps, made ahead in a thread."""
     ahead: collections.deque[Future] = collections.deque()
     with ThreadPoolExecutor(1) as maker:
-        for step in (
-            itertools.count(first_step) if last_step is None else range(first_step, last_step)
-        ):
+        for step in steps:
             ahead.append(maker.submit(make, step))
             if len(ahead) > AHEAD:
                 yield ahead.popleft().result()

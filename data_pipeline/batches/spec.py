@@ -326,7 +326,7 @@ class BatchSource(Protocol):
 
 
 # -------------------------------------------------------------------------------------------------
-# What a batch of nearest neighbours is made of: the settings of CODER++, without TensorFlow.
+# What a batch of nearest neighbours is made of: the settings of CODER++.
 
 NEIGHBOURS = "neighbours.npy"  # of an index: int32 [A, k]; `NeighbourDraw` says of what
 
@@ -415,7 +415,7 @@ class NeighbourSpec(BatchSpec):
 
 
 # -------------------------------------------------------------------------------------------------
-# What a batch of terms is made of: the settings of MLNorm, without TensorFlow.
+# What a batch of terms is made of: the settings of MLNorm.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from data_pipeline.process import BadInput
 # Steps far beyond any run: the number of rows is planned on their batches.
 _FIRST_PLANNING_STEP = 2**40
 _PLANNING_GROUPS = 1600
-_THREADS = 2
+_MOST_AT_ONCE, _TERMS_AT_ONCE = 8, 1 << 14  # of steps that are made together
 
 
 class BatchMaker(PackedGroups):
@@ -100,12 +100,9 @@ class BatchMaker(PackedGroups):
     def sample_lengths(self) -> np.ndarray:
         """int32 [S, G, N]: the lengths of the terms of some steps, the same on every host."""
         steps = min(200, max(8, _PLANNING_GROUPS // self.spec.groups))
-        groups = np.arange(self.spec.groups)
-        lengths = [
-            self._lengths(self.draw(_FIRST_PLANNING_STEP + number, groups)["terms"])
-            for number in range(steps)
-        ]
-        return np.stack(lengths).astype(np.int32)
+        drawn = self.draw(_FIRST_PLANNING_STEP, np.arange(steps * self.spec.groups))
+        lengths = self._lengths(drawn["terms"])
+        return lengths.reshape(steps, self.spec.groups, -1).astype(np.int32)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step: P passes of B blocks of this host.
@@ -119,14 +116,22 @@ class BatchMaker(PackedGroups):
         Raises:
             BadInput: if a block needs more rows than were planned.
         """
-        drawn = self.draw(step, self.groups.ravel())
-        shape = self.groups.shape
+        return {name: array[0] for name, array in self._at_once(range(step, step + 1)).items()}
+
+    def _at_once(self, steps: range) -> dict[str, np.ndarray]:
+        """As `batch`, of several steps [S, P, B, ...]: the fewer calls of NumPy, the faster."""
+        shape = (len(steps), *self.groups.shape)
+        first = np.arange(len(steps))[:, None] * self.spec.groups
+        drawn = self.draw(steps[0], (first + self.groups.ravel()).ravel())
         bounds, (tokens,) = joined(self.token_start, drawn.pop("terms").ravel(), self.tokens)
         rows = self.plan.ample
         try:
-            packed = packed_blocks(tokens, bounds, shape[:2], self.spec.row_length, rows)
+            packed = packed_blocks(tokens, bounds, shape[:3], self.spec.row_length, rows)
         except BadInput as error:
-            what = f"more than the planned {rows} rows are needed by the batch of step {step}"
+            if len(steps) > 1:  # which of them is it?
+                for step in steps:
+                    self.batch(step)
+            what = f"more than the planned {rows} rows are needed by the batch of step {steps[0]}"
             raise BadInput(_too_few_rows(what)) from error
         return packed | {name: values.reshape(*shape, -1) for name, values in drawn.items()}
 
@@ -147,51 +152,60 @@ class BatchMaker(PackedGroups):
         self, first_step: int, last_step: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The batches of steps first_step to last_step - 1 (or endless), made ahead."""
-        yield from _streamed(self.batch, tuple(self.shapes(1)), first_step, last_step)
+        at_once = max(1, min(_MOST_AT_ONCE, _TERMS_AT_ONCE // self.spec.terms))
+        for made in _streamed(self._at_once, tuple(self.shapes(1)), first_step, last_step, at_once):
+            for nth in range(len(made["tokens"])):
+                yield {name: array[nth] for name, array in made.items()}
 
     def unpacked_batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
         """As `batches`, of `unpacked`."""
-        yield from made_ahead(self.unpacked, first_step, last_step)
+        yield from made_ahead(self.unpacked, range(first_step, last_step))
 
 
 def _streamed(
-    make: Callable[[int], dict[str, np.ndarray]],
+    make: Callable[[range], dict[str, np.ndarray]],
     names: Sequence[str],
     first_step: int,
     last_step: int | None,
+    at_once: int,
 ) -> Iterator[dict[str, np.ndarray]]:
     """What `make` gives for steps first_step to last_step - 1 (or endless), through tf.data.
 
     Where TensorFlow is not installed a thread makes them ahead.
 
     Args:
-        make: a step's number in, the arrays of its batch out; int32.
+        make: steps in, the arrays of their batches out; int32.
         names: of the arrays.
         first_step, last_step: which steps.
+        at_once: steps that `make` is asked for.
     """
+    last = np.iinfo(np.int64).max if last_step is None else last_step
+
+    def arrays_from(begin: int) -> dict[str, np.ndarray]:
+        return make(range(begin, min(begin + at_once, last)))
+
     try:
-        from data_pipeline.dataset.store import tf
+        from data_pipeline.quiet_tensorflow import tf
     except ImportError:
-        yield from made_ahead(make, first_step, last_step)
+        yield from made_ahead(arrays_from, range(first_step, last, at_once))
         return
     failed: dict[int, Exception] = {}
 
-    def arrays(step: np.int64) -> list[np.ndarray]:
+    def arrays(begin: np.int64) -> list[np.ndarray]:
         try:
-            batch = make(int(step))
+            made = arrays_from(int(begin))
         except Exception as error:
-            failed[int(step)] = error
+            failed[int(begin)] = error
             raise
-        return [batch[name] for name in names]
+        return [made[name] for name in names]
 
-    def mapped(step: "tf.Tensor") -> dict[str, "tf.Tensor"]:
-        made = tf.numpy_function(arrays, [step], [tf.int32] * len(names))
+    def mapped(begin: "tf.Tensor") -> dict[str, "tf.Tensor"]:
+        made = tf.numpy_function(arrays, [begin], [tf.int32] * len(names))
         return dict(zip(names, made, strict=True))
 
-    last = np.iinfo(np.int64).max if last_step is None else last_step
-    stream = tf.data.Dataset.range(first_step, last)
-    stream = stream.map(mapped, num_parallel_calls=_THREADS, deterministic=True)
-    opened = [stream.prefetch(AHEAD).as_numpy_iterator()]
+    # One thread: Python's lock makes two slower than one.
+    stream = tf.data.Dataset.range(first_step, last, at_once).map(mapped)
+    opened = [stream.prefetch(-(-AHEAD // at_once)).as_numpy_iterator()]
     # TensorFlow's threads must not ask for Python once it has begun to end: they would wait for
     # ever, and it for them.
     atexit.register(opened.clear)

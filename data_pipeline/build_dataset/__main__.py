@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.process import run_parsed
 

@@ -14,29 +14,26 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import polars as pl
+import tensorflow_datasets as tfds
 import tokenizers
 from msgspec import UNSET, UnsetType
 from tokenizers import Tokenizer
 
 from data_pipeline import process
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.manifest import (
+from data_pipeline.dataset.store import (
+    FORMAT,
+    MANIFEST,
+    WORK_MARK,
     Counts,
+    DescribedShard,
     HeldOutConcepts,
     HeldOutCounts,
     Manifest,
     Shard,
     TokenizerOfData,
-)
-from data_pipeline.dataset.store import (
-    FORMAT,
-    MANIFEST,
-    WORK_MARK,
-    DescribedShard,
     is_dataset,
     read_manifest,
-    tf,
-    tfds,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.dataset.write import (
@@ -59,6 +56,7 @@ from data_pipeline.files.buckets import (
 )
 from data_pipeline.files.whole import locked, recover_folder
 from data_pipeline.process import BadInput, tell
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.release_files import reading, remove_scratch
 from data_pipeline.sources.source import Source

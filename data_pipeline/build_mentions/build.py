@@ -16,7 +16,6 @@ import tokenizers
 from tokenizers import Tokenizer
 
 from data_pipeline.dataset.dictionary import read_entries
-from data_pipeline.dataset.manifest import TokenizerOfData
 from data_pipeline.dataset.mentions import (
     MANIFEST,
     ODD_LINES,
@@ -30,6 +29,7 @@ from data_pipeline.dataset.mentions import (
     token_table,
     write_mentions,
 )
+from data_pipeline.dataset.store import TokenizerOfData
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook

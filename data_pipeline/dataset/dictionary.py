@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
@@ -50,10 +51,6 @@ from data_pipeline.terminology.mentions import Entry
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_bits, group_of
 from data_pipeline.terminology.terminology import offsets
-
-if TYPE_CHECKING:
-    from data_pipeline.dataset.store import TripletDataset
-
 
 # -------------------------------------------------------------------------------------------------
 # What of a dictionary is taken: terms of some languages and vocabularies, concepts of a kind.
@@ -247,9 +244,6 @@ def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
 
     Of each concept the preferred one comes first.
     """
-    # Only here is TensorFlow needed, to read the records of the dataset.
-    from data_pipeline.dataset.store import open_dataset
-
     dataset = open_dataset(path, strings=True, source=raw)
     languages, vocabularies = dataset.manifest.languages, dataset.manifest.vocabularies
     choice.check(languages, vocabularies, path)

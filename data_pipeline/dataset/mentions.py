@@ -14,7 +14,7 @@ import polars as pl
 from msgspec import UNSET, Meta, UnsetType
 
 from data_pipeline import process
-from data_pipeline.dataset.manifest import TokenizerOfData
+from data_pipeline.dataset.store import TokenizerOfData
 from data_pipeline.files.identity import MENTIONS, Count, Hash, read_identity, typed, write_identity
 from data_pipeline.files.whole import map_array, recover_folder, whole_folder
 from data_pipeline.process import BadInput, progress_bar

@@ -1,38 +1,34 @@
-"""The dataset on disk as TFDS records: what a record holds, and `open_dataset`, which reads it."""
+"""The dataset on disk as TFDS records: what a record holds, and `open_dataset`, which reads it.
+
+Reading needs neither TensorFlow nor TFDS; `write.py` needs both.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from google_crc32c import value as crc32c
+from msgspec import UNSET, Meta, UnsetType
 
-from data_pipeline.dataset.manifest import Manifest, Shard
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.identity import DATASET, Hash, is_of_kind, read_identity
+from data_pipeline.files.identity import (
+    DATASET,
+    Count,
+    Hash,
+    Length,
+    Vocabulary,
+    is_of_kind,
+    read_identity,
+)
 from data_pipeline.files.whole import aligned, recover_folder
 from data_pipeline.process import BadInput
-
-# -------------------------------------------------------------------------------------------------
-# TensorFlow for reading data only: no GPU memory taken, no start-up messages.
-#
-# Import `tf` and `tfds` from here wherever data_pipeline needs them. What the user sets in the
-# environment stays as it is.
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # its notice ignores the level above
-
-import absl.logging  # noqa: E402
-import tensorflow as tf  # noqa: E402
-import tensorflow_datasets as tfds  # noqa: E402
-
-absl.logging.set_verbosity(absl.logging.ERROR)
-tf.config.set_visible_devices([], "GPU")  # JAX or PyTorch own the accelerators
-
 
 # -------------------------------------------------------------------------------------------------
 # What one record of a dataset holds: names, types, and what says how many there are of each.
@@ -41,7 +37,7 @@ DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
 
 # Per record; n_ is a count per concept or term, from which readers make CSR offsets.
-_ARRAYS = {
+ARRAYS = {
     "n_terms": np.int32,  # per concept
     "n_tokens": np.int32,  # per term
     "tokens": np.int32,
@@ -57,11 +53,11 @@ _ARRAYS = {
 FIRST_CONCEPT = (
     "first_concept"  # number of the block's first concept; makes a record whole by itself
 )
-_STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
+STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
 _FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
 # What the source itself has: for look-ups, read on demand alone, and in no content hash.
-_SOURCE_ARRAYS = {
+SOURCE_ARRAYS = {
     "n_source_strings": np.uint16,  # per term
     "n_source_vocabularies": np.uint16,  # per source string
     "source_vocabularies": np.uint16,  # index into manifest.vocabularies
@@ -70,7 +66,7 @@ _SOURCE_ARRAYS = {
 }
 # Texts as STRINGS are, and which array has an entry for each line. A string that is the term as it
 # was cleaned is an empty line.
-_SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
+SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
 
 # The field of manifest.shards[i] that gives each array's length.
 _SIZES = {
@@ -96,28 +92,107 @@ _SOURCE_SIZES = {
 }
 
 
+# -------------------------------------------------------------------------------------------------
+# What manifest.json of a dataset holds, key by key.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerOfData:
+    """Which tokenizer a dataset was made with."""
+
+    name: str
+    hash: Hash
+    vocab_size: Vocabulary
+    max_length: Length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A file of a dataset, and how much of everything is in it."""
+
+    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
+    bytes: Count
+    records: Count
+    concepts: Count
+    terms: Count
+    tokens: Count
+    term_vocabularies: Count
+    concept_types: Count
+    triplets: Count
+    source_strings: Count
+    source_vocabularies: Count
+    codes: Count
+    cut_terms: Count = 0
+    unknown_terms: Count = 0
+    longest_term_tokens: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much of everything is in a dataset, and what is only counted in the whole of it."""
+
+    concepts: Count
+    terms: Count
+    tokens: Count
+    triplets: Count
+    concept_types: Count
+    term_vocabularies: Count
+    cut_terms: Count
+    unknown_terms: Count
+    longest_term_tokens: Count
+    concepts_with_synonyms: Count
+    triplets_with_synonyms: Count
+    terms_by_language: dict[str, Count]
+
+
+@dataclass(frozen=True)
+class HeldOutCounts:
+    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
+
+    mentions: Count
+    dictionary: Count
+
+
+@dataclass(frozen=True)
+class HeldOutConcepts:
+    """How many concepts a dataset holds out, and how many terms these have."""
+
+    concepts: Count
+    terms: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a dataset is, and which files it has."""
+
+    format: str = DATASET.format
+    name: str
+    release: str
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    filters: dict[str, Any] = field(default_factory=dict)
+    cleaning: str
+    languages: list[str]
+    vocabularies: list[str]
+    relations: list[str]
+    semantic_types: list[str]
+    counts: Counts
+    report: dict[str, Count]
+    warnings: list[str]
+    held_out: HeldOutCounts | None
+    held_out_concepts: HeldOutConcepts | UnsetType = UNSET
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+    fingerprint: Hash
+    options: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    shards: list[Shard]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DescribedShard(Shard):
     """What a build keeps of a shard that it has finished."""
 
     digests: list[Hash]
-
-
-def features(names: Iterable[str] | None = None) -> tfds.features.FeaturesDict:
-    """The TFDS description of a record, or of these parts of it and its first concept.
-
-    Arrays are stored as raw bytes, which reads quickest.
-    """
-    arrays = {
-        name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
-        for name, dtype in (_ARRAYS | _SOURCE_ARRAYS).items()
-    }
-    texts = {name: tfds.features.Text() for name in (*_STRINGS, *_SOURCE_STRINGS)}
-    parts = arrays | texts
-    wanted = parts if names is None else {name: parts[name] for name in names}
-    return tfds.features.FeaturesDict(
-        {FIRST_CONCEPT: tfds.features.Scalar(dtype=np.int32)} | wanted
-    )
 
 
 def shard_name(index: int, count: int) -> str:
@@ -131,11 +206,11 @@ def digest(record: dict) -> str:
     The source's strings and codes take no part: what is trained on is the same without them.
     """
     content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
-    for name, dtype in _ARRAYS.items():
+    for name, dtype in ARRAYS.items():
         array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
         content.update(f"{name} {len(array)}\n".encode())
         content.update(array.tobytes())
-    for name in _STRINGS:
+    for name in STRINGS:
         data = record[name].encode()
         content.update(f"{name} {len(data)}\n".encode())
         content.update(data)
@@ -263,12 +338,12 @@ def open_dataset(
     for name, size in _SIZES.items():
         if getattr(manifest.counts, size) != ends[name][-1]:
             raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
-    dtypes = _ARRAYS | _SOURCE_ARRAYS | {"heads": np.int32}
+    dtypes = ARRAYS | SOURCE_ARRAYS | {"heads": np.int32}
     if manifest.tokenizer.vocab_size <= np.iinfo(np.uint16).max:
         dtypes["tokens"] = np.uint16  # half the memory of the largest array
     wanted = [name for name in sizes if strings or name not in _FOR_READERS]
     arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
-    texts = (*_STRINGS * strings, *(_SOURCE_STRINGS if source else ()))
+    texts = (*STRINGS * strings, *(SOURCE_STRINGS if source else ()))
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
@@ -335,7 +410,7 @@ def _read_shard(
             array[at[name] : stop] = record[name]
             at[name] = stop
         for name in texts:
-            counted = _SOURCE_STRINGS.get(name)
+            counted = SOURCE_STRINGS.get(name)
             if counted is None or len(record[counted]):  # no lines are an empty text, as one is
                 lines[name] += record[name].decode().split("\n")
     if any(stop != bounds[name][1] for name, stop in at.items()):
@@ -372,7 +447,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise _damaged(file, "the file is missing")
         if file.stat().st_size != shard.bytes:
             raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard.bytes:,}")
-        for name, dtype in (_ARRAYS | _SOURCE_ARRAYS).items():  # before memory for so much is taken
+        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items():  # before memory for so much is taken
             size = (_SIZES | _SOURCE_SIZES)[name]
             if getattr(shard, size) * np.dtype(dtype).itemsize > shard.bytes:
                 raise _damaged(
@@ -395,19 +470,72 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return start
 
 
-def _records(file: Path, names: Iterable[str]) -> Iterator[dict]:
-    """These parts of the records of one shard: arrays as NumPy views, texts as bytes."""
-    description = features(names)
+def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
+    """These parts of the records of one shard, and their first concepts.
+
+    Arrays are read-only views, texts are bytes. A record of a TFRecord file is its length, a
+    checksum of that, a `tf.train.Example`, and a checksum of that.
+    """
+    dtypes = ARRAYS | SOURCE_ARRAYS
     try:
-        for serialized in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
-            yield description.deserialize_example_np(serialized)
-    except tf.errors.DataLossError as error:
-        raise _damaged(file, "a record's checksum is wrong") from error
-    except tf.errors.OpError as error:
+        with file.open("rb") as records:
+            while length := records.read(8):
+                checksum = records.read(4)
+                _check(file, length, checksum)
+                example = records.read(int.from_bytes(length, "little"))
+                _check(file, example, records.read(4))
+                parts = _parts_of_example(example)
+                first, _ = _varint(parts[FIRST_CONCEPT], 0)
+                yield {FIRST_CONCEPT: first} | {
+                    name: np.frombuffer(parts[name], dtypes[name])
+                    if name in dtypes
+                    else bytes(parts[name])
+                    for name in names
+                }
+    except OSError as error:
         raise BadInput(
-            f"{file} cannot be read: {error.message}. See whether the disk is well and give the "
+            f"{file} cannot be read: {error}. See whether the disk is well and give the "
             "same command again; if it fails again, copy the dataset anew."
         ) from error
+
+
+def _check(file: Path, content: bytes, checksum: bytes) -> None:
+    """Raises BadInput if content of a TFRecord file does not have the checksum after it."""
+    crc = crc32c(content)
+    expected = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+    if checksum != expected.to_bytes(4, "little"):
+        raise _damaged(file, "a record's checksum is wrong")
+
+
+def _parts_of_example(example: bytes) -> dict[str, memoryview]:
+    """The value of each feature of a `tf.train.Example` whose features have one value each."""
+    found = {}
+    for features in _fields(memoryview(example)):
+        for entry in _fields(features):
+            name, feature = _fields(entry)
+            (values,) = _fields(feature)
+            (found[bytes(name).decode()],) = _fields(values)
+    return found
+
+
+def _fields(message: memoryview) -> Iterator[memoryview]:
+    """The fields of a message of Protocol Buffers in which all have a length."""
+    place = 0
+    while place < len(message):
+        length, begin = _varint(message, place + 1)  # after the field's number and type
+        place = begin + length
+        yield message[begin:place]
+
+
+def _varint(message: memoryview, place: int) -> tuple[int, int]:
+    """The integer of seven bits a byte that begins at a place; the place after it."""
+    value = shift = 0
+    while True:
+        byte = message[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
 
 
 def _damaged(file: Path, what: str) -> BadInput:

@@ -15,27 +15,30 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import tensorflow_datasets as tfds
 from tokenizers import Tokenizer
 
 from data_pipeline import process
-from data_pipeline.dataset.manifest import Manifest
 from data_pipeline.dataset.store import (
+    ARRAYS,
     BLOCK,
     DATASET_NAME,
     FIRST_CONCEPT,
     MANIFEST,
+    SOURCE_ARRAYS,
+    SOURCE_STRINGS,
     SPLIT,
+    STRINGS,
     DescribedShard,
+    Manifest,
     digest,
-    features,
     shard_name,
-    tf,
-    tfds,
 )
 from data_pipeline.dataset.tokenizer import WordPieces, cut
 from data_pipeline.files.identity import DATASET, read_json, typed, write_identity
 from data_pipeline.files.whole import OLD, leftovers, replace_folder, write_json, written_whole
 from data_pipeline.process import BadInput, Progress, progress_bar
+from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.terminology.terminology import Terminology, offsets
 
 _TERMS_PER_SHARD = 100_000
@@ -188,6 +191,20 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[Described
     return descriptions
 
 
+def _features() -> tfds.features.FeaturesDict:
+    """The TFDS description of a record.
+
+    Arrays are stored as raw bytes, which reads quickest.
+    """
+    arrays = {
+        name: tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes")
+        for name, dtype in (ARRAYS | SOURCE_ARRAYS).items()
+    }
+    texts = {name: tfds.features.Text() for name in (*STRINGS, *SOURCE_STRINGS)}
+    first = {FIRST_CONCEPT: tfds.features.Scalar(dtype=np.int32)}
+    return tfds.features.FeaturesDict(first | arrays | texts)
+
+
 def _description_of(file: Path) -> Path:
     return file.with_name(file.name + ".json")
 
@@ -209,7 +226,7 @@ def _finished(file: Path) -> DescribedShard | None:
 def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> DescribedShard:
     totals: dict[str, int] = {}
     digests = []
-    description_of_records = features()
+    description_of_records = _features()
     with (
         written_whole(file) as unfinished,
         tf.io.TFRecordWriter(str(unfinished)) as records,
@@ -266,7 +283,7 @@ def finish(work: Path, out: Path, manifest: Manifest) -> None:
     )
     tfds.folder_dataset.write_metadata(
         data_dir=work,
-        features=features(),
+        features=_features(),
         split_infos=[split],
         description=f"Terms and triplets of {manifest.name} {manifest.release}, in blocks of "
         f"{BLOCK} concepts; see {MANIFEST}.",

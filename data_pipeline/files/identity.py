@@ -189,7 +189,6 @@ class Kind:
 
 
 DATASET = Kind("triplets", 3, "manifest.json", "python -m data_pipeline.build")
-BATCHES = Kind("batches", 1, "batches.json", "python -m data_pipeline.batch_files")
 MENTIONS = Kind("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions")
 SKIP_GRAMS = Kind("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram")
 RUN = Kind("run", 3, "run.json", "python -m coder_jax train")
@@ -199,7 +198,7 @@ EVALUATION = Kind("evaluation", 2, "", "python -m coder_jax evaluate --json")
 CUTOFFS = Kind("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs")
 _KINDS = {
     kind.name: kind
-    for kind in (DATASET, BATCHES, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
+    for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
 }
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")

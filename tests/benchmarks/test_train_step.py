@@ -1,12 +1,13 @@
 """The benchmark of the train step: three systems that do the same work, and what is said of it."""
 
+import dataclasses
 import functools
 import json
 
 import numpy as np
 import pytest
 from tiny_bert import write_model
-from tiny_run import SPEC, write_tiny_batches
+from tiny_run import SPEC, write_tiny_dataset
 
 from benchmarks import train_step
 from benchmarks.train_step_process import NAMES, SystemProcess, _make_system
@@ -18,6 +19,7 @@ from coder_jax.training.system import OptimizerConfig
 from data_pipeline.process import BadInput
 
 STEPS = 4
+BATCHES = ["--groups", "4", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 LIMITS = {"device": "cpu", "peak_flops": 2e9, "copy_bytes_per_s": 1e9}
 
 
@@ -26,13 +28,13 @@ def folder(tmp_path_factory):
     """A tiny encoder and batches for it."""
     folder = tmp_path_factory.mktemp("train-step")
     write_model(folder / "model")
-    write_tiny_batches(folder / "batches", folder / "model", steps=STEPS)
+    write_tiny_dataset(folder / "data", folder / "model")
     return folder
 
 
 def work_in(folder, **changes):
     settings = {"steps": STEPS, "relations": 7, "dtype": "float32", "dropout": False}
-    return Work(encoder=folder / "model", batches=folder / "batches", **settings | changes)
+    return Work(encoder=folder / "model", data=folder / "data", spec=SPEC, **settings | changes)
 
 
 def losses(name, work):
@@ -84,7 +86,7 @@ def test_dropout_is_on_where_it_is_asked_for(folder, without_dropout, name):
 def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(train_step, "in_a_process", lambda call, *arguments: LIMITS)
     report = tmp_path / "new" / "train_step.json"
-    command = ["--data", str(folder / "batches"), "--encoder", str(folder / "model")]
+    command = ["--data", str(folder / "data"), "--encoder", str(folder / "model"), *BATCHES]
     command += ["--relations", "7", "--rounds", "1", "--steps", "1", "--systems", "ours", "tuned"]
     assert train_step.main([*command, "--batches", "2", "--json", str(report)]) == 0
     (row,) = json.loads(report.read_text())["rows"]
@@ -178,8 +180,8 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
 
 def test_a_system_that_ends_is_named(folder, capfd):
     with pytest.raises(BadInput, match="process of ours ended with status 1"):
-        SystemProcess("ours", work_in(folder, steps=STEPS + 1))
-    assert "batch-00000004.npz" in capfd.readouterr().err
+        SystemProcess("ours", dataclasses.replace(work_in(folder), data=folder / "none"))
+    assert "none does not exist" in capfd.readouterr().err
 
 
 def test_useful_operations():
@@ -215,6 +217,6 @@ def test_matrices_are_near_the_identity_and_differ():
 def test_what_cannot_be_measured_is_said(folder, tmp_path, capsys):
     command = ["--encoder", str(folder / "model"), "--data"]
     assert train_step.main([*command, str(tmp_path)]) == 2
-    assert "neither a dataset" in capsys.readouterr().err
-    assert train_step.main([*command, str(folder / "batches"), "--relations", "3"]) == 2
+    assert "is no finished dataset" in capsys.readouterr().err
+    assert train_step.main([*command, str(folder / "data"), "--relations", "3"]) == 2
     assert "--relations is 3, but the data has 5" in capsys.readouterr().err

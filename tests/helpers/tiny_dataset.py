@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.dataset.manifest import Counts, Manifest, TokenizerOfData
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import Counts, Manifest, TokenizerOfData, TripletDataset
 
 
 def tiny_dataset(

@@ -1,4 +1,4 @@
-"""Training as processes of their own, which tests kill: a tiny model on batches from files."""
+"""Training as processes of their own, which tests kill: a tiny model on a tiny dataset."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from pathlib import Path
 import jax
 import numpy as np
 from tiny_bert import write_model
-from tiny_run import write_tiny_batches
+from tiny_run import write_tiny_dataset
 
 from coder_jax.training.checkpoints import _read_item, saved_steps
-from data_pipeline.batches.spec import BatchSpec
 
 BATCH = ["--groups", "2", "--triplets", "4", "--repeats", "2", "--row-length", "64"]
 
 
-def make_batches(folder: Path, steps: int) -> None:
-    """A tiny BERT in `folder`/bert, and the batches of `steps` steps in `folder`/batches."""
+def make_data(folder: Path) -> None:
+    """A tiny BERT in `folder`/bert, and a dataset in `folder`/data."""
     write_model(folder / "bert")
-    spec = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
-    write_tiny_batches(folder / "batches", folder / "bert", steps=steps, spec=spec)
+    write_tiny_dataset(folder / "data", folder / "bert")
 
 
 # How long a host may be silent before the others give it up.
@@ -34,10 +32,10 @@ LOST_HOST_SECONDS = 20
 
 
 class TrainingProcess:
-    """`python -m coder_jax train` on the batches in a folder.
+    """`python -m coder_jax train` on the dataset in a folder.
 
     Args:
-        folder: what `make_batches` filled; compiled programs are kept there too.
+        folder: what `make_data` filled; compiled programs are kept there too.
         out: the run folder.
         steps: of the run.
         flags: further flags of the command.
@@ -59,7 +57,7 @@ class TrainingProcess:
         self.out, self.folder = out, out / "checkpoints"
         self.left_by_others = self._saves_under_way()
         self.restored = newest(out)
-        command = ["train", "--recipe", "coder_eng", "--data", folder / "batches", "--out", out]
+        command = ["train", "--recipe", "coder_eng", "--data", folder / "data", "--out", out]
         run = ["--init", folder / "bert", "--steps", steps, "--warmup-steps", "2", *BATCH]
         rest = ["--eval-steps", "0", "--log-steps", "1", *flags]
         words = [str(word) for word in (*command, *run, *rest)]

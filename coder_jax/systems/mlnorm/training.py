@@ -100,7 +100,7 @@ from data_pipeline.batches.candidates import (
     write_classes,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, TermSpec, check_least, check_rate
-from data_pipeline.dataset.manifest import Manifest
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import Count, Positive, read_json, typed
 from data_pipeline.files.tables import split_concepts
@@ -535,14 +535,9 @@ class MLNormClassesSystem(EncoderSystem):
             "trained": "classes alone",
         }
 
-    @property
-    def needs_dataset(self) -> str:
-        return "all of whose terms this recipe makes vectors of"
-
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         if rows:
             raise BadInput("--rows: the terms of this recipe come as vectors, not in packed rows")
-        self.check_kind(data)
         return CandidateBatches(
             data,
             self.batch,

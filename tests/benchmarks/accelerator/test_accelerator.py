@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from launchers import bash
 from tiny_bert import write_model
-from tiny_run import write_tiny_batches
+from tiny_run import write_tiny_dataset
 
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator import prepare
 from benchmarks.accelerator.parts import KINDS
 from benchmarks.accelerator.run_part import EndedPart
 from benchmarks.results_file import keep_rows
-from data_pipeline.batches import files
+from data_pipeline.dataset.store import MANIFEST
 from data_pipeline.process import BadInput
 
 
@@ -25,7 +25,7 @@ def made(tmp_path_factory):
     """A folder as `--prepare` writes it, of a tiny dataset."""
     folder = tmp_path_factory.mktemp("made") / "prepared"
     write_model(folder.with_name("model"))
-    write_tiny_batches(folder / "batches", folder.with_name("model"), steps=1)
+    write_tiny_dataset(folder / "dataset", folder.with_name("model"))
     (folder / "terms.txt").write_text("heart attack\n")
     machine = {"commit": "abc", "date": "2026-11-24T03:00"}
     (folder / "prepared.json").write_text(json.dumps({"data": "tiny", "machine": machine}))
@@ -129,13 +129,13 @@ def test_a_small_trial_leaves_what_was_measured(prepared, ran):
     assert "parity, base" in read(out, "accelerator") and "parity, tiny" in read(out)
 
 
-def test_parts_on_other_batches_are_refused(prepared, ran, capsys):
+def test_parts_on_other_data_are_refused(prepared, ran, capsys):
     out = prepared.parent
     assert command.main([str(out), "--small"]) == 0
     about = prepared / "prepared.json"
     about.write_text(json.dumps(json.loads(about.read_text()) | {"data": "another"}))
     assert command.main([str(out), "--small", "--parts", "search"]) == 2
-    assert "was measured on other batches than those prepared here" in capsys.readouterr().err
+    assert "was measured on other data than what is prepared here" in capsys.readouterr().err
     assert command.main([str(out), "--small"]) == 0
 
 
@@ -171,8 +171,8 @@ def test_packages_that_travelled_can_be_imported(prepared, ran, monkeypatch):
 
 def test_nothing_prepared_is_said(tmp_path, capsys):
     assert command.main([str(tmp_path)]) == 2
-    assert "batches.json; expected what `bash benchmarks/accelerator.sh" in capsys.readouterr().err
-    assert command._INDEX == files.INDEX
+    assert "manifest.json; expected what `bash benchmarks/accelerator.sh" in capsys.readouterr().err
+    assert command._MANIFEST == MANIFEST
 
 
 def test_options_of_the_other_machine_are_refused(tmp_path, capsys):
@@ -200,7 +200,7 @@ def test_the_script(repo, tmp_path):
     lacking = bash(script, "out", cwd=tmp_path, CODER_JAX_PYTHON=bare)
     assert lacking.returncode == 2 and "the Python package jax is not installed" in lacking.stderr
     there = bash(script, "out", cwd=tmp_path, CODER_JAX_PYTHON=sys.executable)
-    assert there.returncode == 2 and "out/prepared/batches/batches.json" in there.stderr
+    assert there.returncode == 2 and "out/prepared/dataset/manifest.json" in there.stderr
 
 
 @pytest.mark.slow

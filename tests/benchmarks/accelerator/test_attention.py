@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from tiny_bert import write_model
-from tiny_run import SPEC, write_tiny_batches
+from tiny_run import SPEC, write_tiny_dataset
 
 from benchmarks.accelerator import attention
 from benchmarks.accelerator.attention_ways import (
@@ -60,24 +60,25 @@ def test_largest_differences():
 
 
 @pytest.fixture(scope="module")
-def batches(tmp_path_factory):
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("attention")
     write_model(folder / "model")
-    write_tiny_batches(folder / "batches", folder / "model", steps=1)
-    return folder / "batches"
+    write_tiny_dataset(folder / "data", folder / "model")
+    return folder / "data"
 
 
-def test_the_rows_are_those_of_a_step(batches):
-    segments, positions = attention._read_rows(batches)
+def test_the_rows_are_those_of_a_step(data):
+    segments, positions = attention._read_rows(data, SPEC)
     assert segments.shape == positions.shape and segments.shape[1] == SPEC.row_length
     starts = (segments > 0) & (positions == 0)
     assert starts.sum() == SPEC.terms and segments.any(axis=1).all()
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="cuDNN is there")
-def test_without_a_gpu_cudnn_is_a_line(batches):
+def test_without_a_gpu_cudnn_is_a_line(data):
     args = attention.parse(
-        ["--data", str(batches), "--shapes", "tiny", "--rounds", "1", "--calls", "1"]
+        ["--data", str(data), "--groups", "4", "--triplets", "4", "--repeats", "2"]
+        + ["--shapes", "tiny", "--rounds", "1", "--calls", "1"]
     )
     rows = {row["way"]: row for row in attention._compare("tiny", args)}
     assert rows[_BY_CUDNN]["refused"] == "RuntimeError: cuDNN is not detected."

@@ -70,7 +70,7 @@ def test_only_the_reference_is_put_on_the_cpu(tmp_path, monkeypatch):
     monkeypatch.setattr(
         parity.subprocess, "Popen", lambda command, env: begun.append((command, env))
     )
-    args = parity.parse(["--data", "batches", "--encoder", "model"])
+    args = parity.parse(["--data", "dataset", "--encoder", "model"])
     for side in (parity._REFERENCE, *parity._SIDES):
         parity._start(side, args, tmp_path / "out.npz")
     assert [env["JAX_PLATFORMS"] for _, env in begun] == ["cpu", "cuda", "cuda"]

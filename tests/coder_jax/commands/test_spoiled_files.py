@@ -14,8 +14,6 @@ import pytest
 from spoiled_files import readings
 from tiny_bert import write_model
 from tiny_ontology import write_ontology
-from tiny_run import SPEC as BATCH_SPEC
-from tiny_run import write_tiny_batches
 
 from coder_jax.__main__ import main
 from coder_jax.commands.train import _starting_settings
@@ -26,7 +24,6 @@ from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.metrics import _keep_lines_until, read_metrics
-from data_pipeline.batches.files import BatchFiles
 from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.store import open_dataset
@@ -40,13 +37,12 @@ TERMS = ["pain of limb 1", "heart attack"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One of everything: BERT, dataset, batches, run, export, vectors, results."""
+    """One of everything: BERT, dataset, run, export, vectors, results."""
     folder = tmp_path_factory.mktemp("spoiled")
     write_model(folder / "bert")
     ontology = write_ontology(folder / "tiny.obo", classes=60)
     made = ["--source", ontology, "--tokenizer", folder / "bert", "--hold-out", "5"]
     assert build.main([*map(str, made), "--out", str(folder / "data")]) == 0
-    write_tiny_batches(folder / "batches", folder / "bert", steps=2)
     heldout = folder / "data" / "heldout"
     for command in (
         ["train", "--recipe", "small", "--data", folder / "data", "--out", folder / "run"]
@@ -74,11 +70,6 @@ def dataset(folder):
         for name, value in values.items()
         if name != "manifest"
     }
-
-
-def batches(folder):
-    made = BatchFiles(folder / "batches", BATCH_SPEC)
-    return {name: array.tolist() for name, array in made.batch(1).items()}, made.plan
 
 
 def run(folder):
@@ -152,9 +143,6 @@ OTHERS = ("*",)
 FILES = {
     "manifest": ("data/manifest.json", dataset, False, ()),
     "shard": ("data/triplets-train.tfrecord-00000-of-00001", dataset, True, ()),
-    "batches.json": ("batches/batches.json", batches, False, ()),
-    "batch": ("batches/batch-00000001.npz", batches, True, ()),
-    "sample": ("batches/sample_lengths.npy", batches, True, ()),
     "run.json": ("run/run.json", run, False, ()),
     "settings of a run": ("run/run.json", settings, False, ("start",)),
     "metrics": ("run/metrics.jsonl", curves, True, ()),

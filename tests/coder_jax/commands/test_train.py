@@ -8,14 +8,13 @@ import sys
 import pytest
 import tyro
 from tiny_bert import write_model
-from tiny_run import write_tiny_batches
+from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
 from coder_jax.commands.train import _PURPOSES, parse
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.training.system import Config, to_json
 from data_pipeline import process
-from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.files.identity import differences
 from data_pipeline.process import BadInput
 
@@ -24,11 +23,10 @@ SIZES = ["--groups", "1", "--triplets", "4", "--repeats", "2", "--row-length", "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a tiny BERT and the batches of eight steps."""
+    """A folder with a tiny BERT and a dataset."""
     folder = tmp_path_factory.mktemp("train")
     write_model(folder / "bert")
-    spec = BatchSpec(groups=1, triplets=4, repeats=2, row_length=64)
-    write_tiny_batches(folder / "batches", folder / "bert", steps=8, spec=spec)
+    write_tiny_dataset(folder / "data", folder / "bert")
     return folder
 
 
@@ -41,7 +39,7 @@ def run(folder):
 
 
 def words(folder, out, *flags):
-    command = ["train", "--recipe", "coder_eng", "--data", folder / "batches"]
+    command = ["train", "--recipe", "coder_eng", "--data", folder / "data"]
     return [str(word) for word in [*command, "--out", folder / out, *flags]]
 
 
@@ -117,7 +115,7 @@ def test_a_run_s_settings_come_back_and_flags_change_single_ones(run, tmp_path):
 
 
 def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
-    again = ["train", "--config", run, "--data", folder / "batches", "--out", folder / "again"]
+    again = ["train", "--config", run, "--data", folder / "data", "--out", folder / "again"]
     assert main([str(word) for word in again]) == 0
     losses = [
         [json.loads(line)["loss"] for line in (one / "metrics.jsonl").read_text().splitlines()]

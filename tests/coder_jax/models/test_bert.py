@@ -11,7 +11,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tiny_bert import TERMS, TINY, single_row
 from tiny_roberta import TEXTS, write_model
-from tiny_run import SPEC, write_tiny_batches
+from tiny_run import SPEC, write_tiny_dataset
 from transformers_twin import check_vectors
 
 from coder_jax.devices.mesh import make_mesh
@@ -30,8 +30,9 @@ from coder_jax.systems.trained_models import load_run
 from coder_jax.training import step as step_module
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
-from data_pipeline.batches.files import BatchFiles
 from data_pipeline.batches.packing import pack_rows
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import WordPieces, load_tokenizer, tokenize
 from data_pipeline.files.identity import read_json
 from data_pipeline.process import BadInput
@@ -379,8 +380,8 @@ def test_export_and_back(folder, tmp_path, pooling):
 def test_training_moves_the_encoder_and_exports_it(folder, tmp_path, monkeypatch):
     one = jax.devices()[:1]  # eight would only make the compiler slow here
     monkeypatch.setattr(step_module, "make_mesh", lambda groups, _=None: make_mesh(groups, one))
-    write_tiny_batches(tmp_path / "batches", folder, steps=2)
-    source = BatchFiles(tmp_path / "batches", SPEC)
+    write_tiny_dataset(tmp_path / "data", folder)
+    source = BatchMaker(open_dataset(tmp_path / "data"), SPEC)
     config = Config(
         recipe="test",
         system=CoderSystem(model=ModelConfig(init=str(folder)), batch=SPEC),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from short_run import licensed_model, one_device
-from tiny_run import write_tiny_batches
+from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
 from coder_jax.commands import train as train_command
@@ -63,13 +63,13 @@ def test_the_system_trains_exports_and_is_reported(written, tmp_path, monkeypatc
     flags = ["--recipe", "info_nce", "--temperature", "0.1", "--groups", "2", "--triplets", "8"]
     flags += ["--names", "distinct", "--row-length", "64", "--steps", "3", "--warmup-steps", "1"]
     out = tmp_path / "run"
-    flags += ["--init", str(model), "--data", str(tmp_path / "batches"), "--out", str(out)]
+    flags += ["--init", str(model), "--data", str(tmp_path / "data"), "--out", str(out)]
     config = train_command.parse([*flags, "--eval-steps", "3", "--log-steps", "1"])
     assert config.system.temperature == 0.1
-    write_tiny_batches(tmp_path / "batches", model, steps=3, spec=config.system.batch)
+    write_tiny_dataset(tmp_path / "data", model)
     with one_device():
         source = config.system.open(
-            tmp_path / "batches", step_cut(make_mesh(1, jax.devices()[:1]), 1), rows=0, steps=3
+            tmp_path / "data", step_cut(make_mesh(1, jax.devices()[:1]), 1), rows=0, steps=3
         )
         from coder_jax.training.train import train
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_bert import write_model
-from tiny_run import write_tiny_batches
+from tiny_run import write_tiny_dataset
 
 from coder_jax.training.checkpoints import read_params, saved_steps
 from data_pipeline.process import TRY_AGAIN
@@ -22,10 +22,10 @@ STEPS = 40
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """A folder with the model and batches of STEPS steps of four groups."""
+    """A folder with the model and a dataset."""
     folder = tmp_path_factory.mktemp("inputs")
     write_model(folder / "model")
-    write_tiny_batches(folder / "batches", folder / "model", steps=STEPS)
+    write_tiny_dataset(folder / "data", folder / "model")
     return folder
 
 
@@ -56,7 +56,7 @@ def start(
         str(STEPS),
         *flags,
     ]
-    command += ["--data", str(inputs / "batches"), "--init", str(inputs / "model")]
+    command += ["--data", str(inputs / "data"), "--init", str(inputs / "model")]
     command += ["--out", str(out)]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "CODER_JAX_LOST_HOST_TIMEOUT": "20"}
     if processes > 1:

@@ -16,7 +16,7 @@ from training_process import (
     finish,
     last_line,
     lines_of,
-    make_batches,
+    make_data,
     newest,
 )
 
@@ -29,9 +29,9 @@ OFTEN = ("--save-minutes", "0", "--save-steps", "10")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    """A tiny BERT, a dataset and, after the first run, the compiled programs."""
     folder = tmp_path_factory.mktemp("faults")
-    make_batches(folder, STEPS)
+    make_data(folder)
     return folder
 
 
@@ -146,19 +146,17 @@ def test_sigterm_during_an_evaluation_inside_training(folder, out):
 
 SLOW_DATA = """
 import itertools, os, time
-import data_pipeline.batches.files as stored
-real = stored.np.load
-class Slow:
-    def __getattr__(self, name):
-        return getattr(real_numpy, name)
-    def load(self, *arguments, **options):
-        number = next(numbers)
-        time.sleep(2 if 2 < number < 8 else 0)
-        while number == 9 and not os.path.exists({go!r}):
-            time.sleep(0.1)
-        return real(*arguments, **options)
+from data_pipeline.batches import stream
+stream._MOST_AT_ONCE = 1
+real = stream.BatchMaker._at_once
+def slow(self, steps):
+    number = next(numbers)
+    time.sleep(2 if 2 < number < 8 else 0)
+    while number == 9 and not os.path.exists({go!r}):
+        time.sleep(0.1)
+    return real(self, steps)
 numbers = itertools.count()
-real_numpy, stored.np = stored.np, Slow()
+stream.BatchMaker._at_once = slow
 """
 
 
@@ -177,22 +175,6 @@ def test_slow_data_is_said_and_a_second_process_is_refused(folder, straight, out
     assert process.end() == 0, process.said()
     assert "the run waits for its data" in process.said()
     assert sum(line["data_wait"] > 0.5 for line in lines_of(out)) >= 3
-    assert_same_end(out, straight, STEPS)
-
-
-@pytest.mark.slow
-def test_data_that_cannot_be_read_is_named_and_the_run_goes_on_after(folder, straight, out):
-    """A batch file on a disk that answers with an input/output error."""
-    broken = shutil.copytree(folder, out.with_name("broken"), symlinks=True)
-    whole = sorted((broken / "batches").glob("*.npz"))[STEPS // 2]
-    aside = whole.rename(whole.with_suffix(".aside"))
-    whole.symlink_to("/proc/self/mem")  # opens, but reading its first byte fails with EIO
-    process = TrainingProcess(broken, out, STEPS, *OFTEN)
-    assert process.end() == 2, process.said()
-    assert f"{whole} cannot be read" in process.said() and "Traceback" not in process.said()
-    assert_nothing_lost(out)
-    aside.replace(whole)
-    finish(broken, out, STEPS, *OFTEN)
     assert_same_end(out, straight, STEPS)
 
 
@@ -273,9 +255,9 @@ OFTEN_FAULTS_HOSTS = ("--save-minutes", "0", "--save-steps", "10")
 
 @pytest.fixture(scope="module")
 def folder_of_faults_hosts(tmp_path_factory):
-    """A tiny BERT, batches and, after the first run, the compiled programs."""
+    """A tiny BERT, a dataset and, after the first run, the compiled programs."""
     folder = tmp_path_factory.mktemp("hosts_faults")
-    make_batches(folder, STEPS_FAULTS_HOSTS)
+    make_data(folder)
     return folder
 
 

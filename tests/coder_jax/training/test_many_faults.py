@@ -17,7 +17,7 @@ from training_process import (
     assert_same_end,
     finish,
     last_line,
-    make_batches,
+    make_data,
     newest,
 )
 
@@ -30,7 +30,7 @@ MOST_WITHOUT_PROGRESS = 30
 @pytest.fixture(scope="module")
 def long_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("many_faults")
-    make_batches(folder, LONG_STEPS)
+    make_data(folder)
     return folder
 
 

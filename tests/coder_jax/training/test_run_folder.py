@@ -77,7 +77,7 @@ def test_what_a_run_is_that_cannot_be_read(tmp_path):
         ("{", "run.json is not JSON .*; make it again with `python -m coder_jax train`"),
         ('{"format": 2, "config": {}}', f"has the format 2, expected '{RUN.format}': .*an older"),
         (json.dumps({**THIS_RUN, "config": {}}), "run.json: config.recipe is missing; make it ag"),
-        ('{"format": "coder_jax batches 1"}', "`python -m data_pipeline.batch_files` writes such"),
+        ('{"format": "coder_jax triplets 3"}', "`python -m data_pipeline.build` writes such"),
     ):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(BadInput, match=message):

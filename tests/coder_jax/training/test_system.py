@@ -5,7 +5,6 @@ import functools
 import os
 import shutil
 import signal
-import types
 
 import jax
 import numpy as np
@@ -421,18 +420,14 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
         from_json(CoderSystem, used, "run.json")
 
 
-@pytest.mark.parametrize("mark", ["manifest.json", "batches.json"])
-def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch, mark):
-    (tmp_path / mark).write_text("{}")
+def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch):
     asked = []
 
     def source(*_, rows, run_steps, shapes):
         asked.append((rows, run_steps, shapes))
-        return types.SimpleNamespace(last_step=10)
 
-    monkeypatch.setattr("data_pipeline.batches.stream.BatchMaker", source)
-    monkeypatch.setattr("coder_jax.systems.encoder_system.BatchFiles", source)
-    monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda folder: None)
+    monkeypatch.setattr("coder_jax.systems.encoder_system.BatchMaker", source)
+    monkeypatch.setattr("coder_jax.systems.encoder_system.open_dataset", lambda folder: None)
     data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
     open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
     assert asked == [(7, 9, 8)]

@@ -27,7 +27,6 @@ from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
 from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.train import _Window, train
-from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput, Stopped, _stop_when_asked, poll
 
@@ -222,15 +221,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(
     ):
         train(config(model, out), source)
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == kept
-
-
-@pytest.mark.usefixtures("on_one_device")
-def test_trains_on_batches_from_files(model, source, straight, tmp_path):
-    write_batches(source, tmp_path / "batches", 0, 6)
-    files = BatchFiles(tmp_path / "batches", SPEC)
-    files.plan = source.plan
-    train(config(model, tmp_path / "run"), files)
-    assert_same_parameters(read_params(tmp_path / "run", 6), read_params(straight, 6))
 
 
 @pytest.mark.usefixtures("on_one_device")

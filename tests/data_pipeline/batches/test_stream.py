@@ -9,7 +9,6 @@ from batch_twin import twin_batch, twin_has_synonym, twin_likeness
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches.draws import Draw
-from data_pipeline.batches.files import BatchFiles, write_batches
 from data_pipeline.batches.packing import rows_in_use
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.batches.stream import BatchMaker
@@ -264,41 +263,3 @@ def test_messages(dataset, change, message):
     changed = {name: value for name, value in change.items() if name not in ("passes", "blocks")}
     with pytest.raises(BadInput, match=message):
         BatchMaker(dataset, dataclasses.replace(SPECS["paper"], **changed), cut)
-
-
-def test_files_give_the_same_batches(tmp_path, dataset):
-    spec = SPECS["concepts"]
-    folder = tmp_path / "dataset"
-    (folder / "tokenizer").mkdir(parents=True)
-    maker = BatchMaker(dataclasses.replace(dataset, folder=folder), spec)
-    write_batches(maker, tmp_path / "batches", 0, 5)
-    for cut in (StepCut(), StepCut(passes=2), StepCut(blocks=2, row_multiple=2, first=1, last=2)):
-        files = BatchFiles(tmp_path / "batches", spec, cut)
-        made = BatchMaker(dataset, spec, cut)
-        assert files.plan == made.plan
-        for batch, again in zip(made.batches(2, 5), files.batches(2, 5), strict=True):
-            assert_equal(again, batch)
-    assert files.manifest == dataset.manifest
-    with pytest.raises(BadInput, match="steps 0 to 5, but the run needs 0 to 6"):
-        next(files.batches(0, 6))
-    with pytest.raises(BadInput, match="seed is 5, the run wants 6"):
-        BatchFiles(tmp_path / "batches", dataclasses.replace(spec, seed=6))
-    index = tmp_path / "batches" / "batches.json"
-    whole = index.read_text()
-    for broken, message in (
-        (whole[:-9], "batches.json is not JSON .*; make it again with `python -m data_p"),
-        (whole.replace("coder_jax batches 1", "x"), "batches.json has the format 'x', expected"),
-        (whole.replace("first_step", "x"), "batches.json: first_step is missing; make it again"),
-    ):
-        index.write_text(broken)
-        with pytest.raises(BadInput, match=message):
-            BatchFiles(tmp_path / "batches", spec)
-    index.write_text(whole)
-    path = tmp_path / "batches" / "batch-00000003.npz"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(
-        BadInput, match="batch-00000003.npz cannot be read: .*goes on from its last"
-    ):
-        list(files.batches(2, 5))
-    with pytest.raises(BadInput, match="is not empty"):
-        write_batches(maker, tmp_path / "batches", 0, 5)

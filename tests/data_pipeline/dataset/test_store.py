@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 import tiny_bert
 from tiny_rrf import write_release
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.store import open_dataset, tfds
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
 

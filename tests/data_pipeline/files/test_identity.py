@@ -6,13 +6,12 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 from msgspec import Meta
 
-from data_pipeline.batches.files import _BatchIndex
 from data_pipeline.files import identity
 from data_pipeline.files.identity import (
     _KINDS,
-    BATCHES,
     DATASET,
     EVALUATION,
+    SKIP_GRAMS,
     _shortened,
     differences,
     is_of_kind,
@@ -24,6 +23,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
+from data_pipeline.skip_gram.store import SkipGramManifest
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -33,34 +33,43 @@ def test_what_is_written_is_read(tmp_path):
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
     assert read_identity(path, EVALUATION, dict[str, Any]) == written
-    assert len(_KINDS) == 9
+    assert len(_KINDS) == 8
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "is missing; expected a JSON file there"),
-        ("{", "batches.json is not JSON .*; make it again with `python -m data_pipeline.batch_fi"),
-        ("\udc80", "batches.json is not JSON .*; make it again with"),
+        ("{", "manifest.json is not JSON .*; make it again with `python -m data_pipeline.skip_gr"),
+        ("\udc80", "manifest.json is not JSON .*; make it again with"),
         ("[]", "holds an empty list; expected a JSON object; make it again with `python -m data_"),
-        ("{}", "has the format None, expected 'coder_jax batches 1': .* did not write it, or an o"),
+        (
+            "{}",
+            "has the format None, expected 'coder_jax skip_grams 1': .* did not write it, or",
+        ),
         ('{"format": 2}', "has the format 2, expected .* or an older version of coder_jax did;"),
         ('{"format": "zip 1"}', "the format 'zip 1', expected .* make it again with this one, or"),
-        ('{"format": "coder_jax batches 0"}', "an older version of coder_jax wrote it; make it a"),
-        ('{"format": "coder_jax batches 2"}', "a newer version of coder_jax wrote it; update cod"),
+        (
+            '{"format": "coder_jax skip_grams 0"}',
+            "an older version of coder_jax wrote it; make",
+        ),
+        (
+            '{"format": "coder_jax skip_grams 2"}',
+            "a newer version of coder_jax wrote it; upd",
+        ),
         ('{"format": "coder_jax run 3"}', "`python -m coder_jax train` writes such files; give o"),
         (
-            '{"format": "coder_jax batches 1", "spec": {}, "first_step": -1}',
-            "batches.json: first_step is -1; expected int >= 0; make it again with `python -m",
+            '{"format": "coder_jax skip_grams 1", "variant": "words", "width": -1}',
+            "manifest.json: width is -1; expected int >= 1; make it again with `python -m",
         ),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, message):
-    path = tmp_path / "batches.json"
+    path = tmp_path / "manifest.json"
     if content is not None:
         path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=message):
-        read_identity(path, BATCHES, _BatchIndex)
+        read_identity(path, SKIP_GRAMS, SkipGramManifest)
 
 
 def test_of_a_kind_whatever_its_version(tmp_path):

@@ -182,12 +182,6 @@ def test_settings_that_cannot_be(model, changes, words):
         dataclasses.replace(config, system=dataclasses.replace(config.system, **changes)).validate()
 
 
-def test_batches_in_files_are_refused(model, tmp_path):
-    (tmp_path / "batches.json").write_text("{}")
-    with pytest.raises(BadInput, match="found batches in files, .*; expected a built dataset"):
-        RECIPES["coderpp_small"]().system.open(tmp_path, None, rows=0, steps=1)
-
-
 def test_the_recipes_are_as_they_say():
     """Blocks of 31 pairs, 4 of them a group; of the small one 2 of 8, 32 of 256 terms."""
     batch = RECIPES["coderpp"]().system.batch

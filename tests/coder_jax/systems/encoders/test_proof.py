@@ -1,12 +1,11 @@
 """A run proves what leaves it: what is read otherwise than it was trained is refused."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 from short_run import assert_same_parameters, config, one_device
-from tiny_run import write_tiny_batches
+from tiny_run import SPEC, write_tiny_dataset
 
 import coder_jax.systems.trained_models
 import coder_jax.training.checkpoints
@@ -21,7 +20,8 @@ from coder_jax.training.checkpoints import read_notes, read_params
 from coder_jax.training.start import load_start
 from coder_jax.training.system import PROOF, START
 from coder_jax.training.train import train
-from data_pipeline.batches.files import BatchFiles
+from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput
 
@@ -108,20 +108,19 @@ def test_nothing_of_training_changes_and_runs_without_a_proof_are_read(
     assert "was saved by a version that kept no proof" in capsys.readouterr().err
 
 
-def test_of_batches_in_files_over_all_devices(model, tmp_path):
+def test_over_all_devices(model, tmp_path):
     """The encoder is spread over eight devices; float32, whatever training computes in."""
-    write_tiny_batches(tmp_path / "batches", model, steps=2)
-    spec = json.loads((tmp_path / "batches" / "batches.json").read_text())["spec"]
+    write_tiny_dataset(tmp_path / "data", model)
     plain = config(model, tmp_path / "run", shard_encoder=True, save_steps=1)
-    batch = dataclasses.replace(plain.system.batch, groups=spec["groups"])
+    batch = dataclasses.replace(plain.system.batch, groups=SPEC.groups)
     encoder = dataclasses.replace(plain.system.model, dtype="bfloat16")
     short = dataclasses.replace(
         plain,
         system=dataclasses.replace(plain.system, batch=batch, model=encoder),
         optimizer=dataclasses.replace(plain.optimizer, steps=2, warmup_steps=1),
     )
-    source = BatchFiles(
-        tmp_path / "batches", batch, step_cut(make_mesh(batch.groups), 1), run_steps=2
+    source = BatchMaker(
+        open_dataset(tmp_path / "data"), batch, step_cut(make_mesh(batch.groups), 1), run_steps=2
     )
     train(short, source)
     _, run = load_run(tmp_path / "run")
