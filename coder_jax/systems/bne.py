@@ -55,7 +55,6 @@ from coder_jax.models.names import (
 from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
 from coder_jax.training.run_folder import DataOfRun, Run, StartOfRun
 from coder_jax.training.system import (
-    PROOF,
     Batch,
     Config,
     Loss,
@@ -694,7 +693,7 @@ def _export_names(
     try:
         with whole_folder(out) as new:
             _write_files(new, encoder, description)
-            differences = _compare_names(new, encoder, run.notes.get(PROOF))
+            differences = _compare_names(new, encoder, run.notes.proof or None)
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -724,9 +723,7 @@ def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, A
     (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def _compare_names(
-    folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
-) -> dict[str, float]:
+def _compare_names(folder: Path, encoder: TermEncoder, proof: Any = None) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
 
     They are compared with the encoder's of PROBE_TERMS, and with those that training gave.

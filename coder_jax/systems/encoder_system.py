@@ -62,9 +62,8 @@ from coder_jax.training.run_folder import (
 )
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
-    PROOF,
-    START,
     Batch,
+    Notes,
     OptimizerConfig,
     Params,
     Part,
@@ -694,7 +693,7 @@ def export_trained(
         card={**_describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
         beside=beside,
-        proof=run.notes.get(PROOF),
+        proof=run.notes.proof or None,
     )
 
 
@@ -826,7 +825,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         },
         run,
         f"--interpolate: {init}",
-        START,
+        of_start=True,
     )
     mixed = _between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
@@ -856,7 +855,7 @@ def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
     """The run with another encoder, as `weights` tells."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
-        run, params={**run.params, "encoder": encoder}, weights=values, notes={}
+        run, params={**run.params, "encoder": encoder}, weights=values, notes=Notes()
     )
 
 

@@ -19,7 +19,7 @@ from coder_jax.training.run_folder import (
     read_run_identity,
     small_files,
 )
-from coder_jax.training.system import Config, Params, SavedRun
+from coder_jax.training.system import Config, Notes, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
@@ -39,7 +39,7 @@ class OtherRun:
     identity: RunJson
     step: int
     params: dict[str, Any]
-    notes: dict[str, Any]
+    notes: Notes
     folder: Path
 
     @property

@@ -14,14 +14,15 @@ from typing import (
     Literal,
     NamedTuple,
     Self,
-    TypedDict,
     TypeVar,
 )
 
 import jax
+import msgspec
 import numpy as np
 import tyro
 from jax.sharding import Mesh
+from msgspec import UNSET, UnsetType
 
 from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
@@ -129,8 +130,8 @@ class SavedRun:
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
     extra: Tree = dataclasses.field(default_factory=dict)
     """NumPy arrays, as in training; {} where the system has none."""
-    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Of the checkpoint; {} where the parameters are not its own."""
+    notes: "Notes" = dataclasses.field(default_factory=lambda: Notes())
+    """Of the checkpoint; none where the parameters are not its own."""
     weights: str = ""
     """What parameters were made of, for people, if they are not those of the step."""
 
@@ -520,11 +521,9 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
 # -------------------------------------------------------------------------------------------------
 # What a run keeps to prove what leaves it: outputs of some terms, as training itself gives them.
 #
-# At each save the notes of the checkpoint get, under PROOF, `terms` and `outputs`; and under START
-# the same of the parameters before the first step. Whoever reads the run must find these outputs
-# again.
+# At each save the notes of the checkpoint get `terms` and `outputs`, as they have them of the
+# parameters before the first step. Whoever reads the run must find these outputs again.
 
-PROOF, START = "proof", "proof of the start"
 _TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
 
 
@@ -538,11 +537,34 @@ class Proof:
     It is compiled, and all hosts call it."""
 
 
-class Proved(TypedDict):
-    """What notes have under PROOF and START; plain JSON."""
+@dataclasses.dataclass(frozen=True)
+class Proved:
+    """What notes have of a `Proof`: outputs by their names, lists of numbers."""
 
     terms: list[str]
     outputs: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexOfRun:
+    """Which index the batches of a step depend on: when it was made, and a hash of it."""
+
+    step: int
+    hash: str
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """What a run knows when it saves a checkpoint, beside its state."""
+
+    best: tuple[int, float] | None = None
+    """Step and score of the best checkpoint so far."""
+    index: IndexOfRun | None = None
+    proof_of_start: Proved | None | UnsetType = msgspec.field(
+        name="proof of the start", default=UNSET
+    )
+    """The outputs of the parameters before the first step."""
+    proof: Proved | None | UnsetType = UNSET
+    """Those of the checkpoint."""
 
 
 def proved(
@@ -570,7 +592,8 @@ def check_proof(
     found: Callable[[list[str]], Mapping[str, np.ndarray]],
     run: SavedRun,
     what: str,
-    under: str = PROOF,
+    *,
+    of_start: bool = False,
 ) -> bool:
     """Whether a run has kept a proof.
 
@@ -578,22 +601,22 @@ def check_proof(
         found: what is made of terms by what was read of the run, by the name of each output.
         run: it.
         what: was read, for messages.
-        under: PROOF or START.
+        of_start: whether it was made of the parameters before the first step.
 
     Raises:
         BadInput: if what is found is not what training found.
     """
-    kept = run.notes.get(under)
-    if kept is None:
+    kept = run.notes.proof_of_start if of_start else run.notes.proof
+    if not kept:
         return False
-    for name, array in found(kept["terms"]).items():
-        expected = np.array(kept["outputs"][name], np.float32)
+    for name, array in found(kept.terms).items():
+        expected = np.array(kept.outputs[name], np.float32)
         apart = np.abs(np.asarray(array) - expected).reshape(len(expected), -1).max(axis=1)
         worst = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
         if not apart[worst] <= _TOLERANCE:  # catches NaN too
             raise BadInput(
                 f"{what} gives other {name} than training gave: they differ by {apart[worst]:.2e} "
-                f"for the term {kept['terms'][worst]!r}; expected at most {_TOLERANCE:.0e}. It was "
+                f"for the term {kept.terms[worst]!r}; expected at most {_TOLERANCE:.0e}. It was "
                 "read otherwise than it was trained, and is of no use: take another checkpoint, or "
                 "the version of coder_jax by which the run was trained"
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -147,15 +147,6 @@ Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
 Width = Annotated[int, Meta(ge=1, le=100_000)]
 
 Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
-
-
-class MetricsLine(TypedDict):
-    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
-
-    step: Count
-    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
-    time: NotRequired[str]
-    eval: NotRequired[dict[str, dict[str, float]]]
 
 
 # -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -976,8 +976,9 @@ class _HeldOutClasses:
 _TABLE, CLASSIFIER, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
 
-class _Settings(TypedDict):
-    """What classifier.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """classifier.json."""
 
     scale: float
 
@@ -1020,7 +1021,7 @@ def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    write_json(folder / CLASSIFIER, {"scale": classifier.scale})
+    write_json(folder / CLASSIFIER, dataclasses.asdict(_Settings(classifier.scale)))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
@@ -1065,5 +1066,5 @@ def read_classifier(folder: Path) -> ConceptClassifier:
         tensors,
         table,
         read_classes(folder),
-        scale=settings["scale"],
+        scale=settings.scale,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -215,8 +215,9 @@ def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.nd
 RANKER, SCORE, KEYWORDS = "ranker.json", "ranker.safetensors", "keywords.tsv"  # of an export
 
 
-class RankerSettings(TypedDict):
-    """What ranker.json must have."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankerSettings:
+    """ranker.json."""
 
     mask: Mask
     cleaning: str
@@ -270,11 +271,11 @@ class TermRanker:
             bert,
             load_tokenizer(folder),
             read_head(folder / SCORE),
-            keywords_of(folder / KEYWORDS, settings["keyword_kinds"]),
-            mask=settings["mask"],
-            cleaning=settings["cleaning"],
-            max_length=settings["max_length"],
-            pair_length=settings["pair_length"],
+            keywords_of(folder / KEYWORDS, settings.keyword_kinds),
+            mask=settings.mask,
+            cleaning=settings.cleaning,
+            max_length=settings.max_length,
+            pair_length=settings.pair_length,
         )
 
     def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:

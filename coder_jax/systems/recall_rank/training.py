@@ -11,7 +11,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -784,8 +784,9 @@ GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
 _MODULE = "term_ranker.py"
 
 
-class _GeneratorSettings(TypedDict):
-    """What generator.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _GeneratorSettings:
+    """generator.json."""
 
     distance: str
 
@@ -801,7 +802,7 @@ def _export_generator(
 
     def write(folder: Path) -> dict[str, float]:
         _write_head(folder / _NUMBER, run.params["number"])
-        write_json(folder / GENERATOR, {"distance": "euclidean"})
+        write_json(folder / GENERATOR, dataclasses.asdict(_GeneratorSettings("euclidean")))
         return {}
 
     return export_trained(system, run, out, beside=write, **options)
@@ -853,14 +854,14 @@ def _write_ranker(folder: Path, ranker: TermRanker) -> None:
     """Write the files beside the encoder's."""
     _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
-    settings: RankerSettings = {
-        "mask": ranker.mask,
-        "cleaning": ranker.cleaning,
-        "max_length": ranker.max_length,
-        "pair_length": ranker.pair_length,
-        "keyword_kinds": ranker.keywords.kinds,
-    }
-    write_json(folder / RANKER, dict(settings))
+    settings = RankerSettings(
+        mask=ranker.mask,
+        cleaning=ranker.cleaning,
+        max_length=ranker.max_length,
+        pair_length=ranker.pair_length,
+        keyword_kinds=ranker.keywords.kinds,
+    )
+    write_json(folder / RANKER, dataclasses.asdict(settings))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 

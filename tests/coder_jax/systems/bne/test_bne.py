@@ -34,7 +34,7 @@ from coder_jax.systems.encoder_system import averaged
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, check_proof
+from coder_jax.training.system import check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.names import Alphabet, NameBatches
 from data_pipeline.batches.spec import StepCut
@@ -540,7 +540,7 @@ def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trai
 def test_a_run_proves_its_names(trained):
     """What an encoder of names answers is compared with what training gave."""
     system, run = load_run(trained[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )

@@ -24,7 +24,7 @@ from coder_jax.systems.mlnorm.training import StartOfClasses, _jitter, _jittered
 from coder_jax.systems.trained_models import load_classifier, load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, Config, RunConfig, StepKey, check_proof
+from coder_jax.training.system import Config, RunConfig, StepKey, check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import StepCut
@@ -231,7 +231,7 @@ def test_numbers_that_cannot_be(changes, words):
 def test_a_run_proves_its_classes(first):
     """What the head with the classes answers is compared with what training gave."""
     system, run = load_run(first[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )

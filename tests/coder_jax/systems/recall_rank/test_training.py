@@ -38,7 +38,7 @@ from coder_jax.systems.trained_models import (
 )
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, check_proof
+from coder_jax.training.system import check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions import NAMES, NEGATIVES, Pairs, RankBatches, RecallBatches
 from data_pipeline.dataset.mentions import open_mentions
@@ -213,7 +213,7 @@ def test_without_mentions_to_choose_by_it_is_refused(mentions, generator):
 def test_a_run_proves_its_numbers(generator):
     """What the head of the number of concepts answers is compared with what training gave."""
     system, run = load_run(generator[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
@@ -494,7 +494,7 @@ def test_a_pooling_that_would_not_be_learnt_is_refused(mentions, name, pooling, 
 def test_a_run_proves_its_ranks(ranker):
     """What the ranker answers is compared with what training gave."""
     system, run = load_run(ranker[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
