@@ -12,7 +12,8 @@ from jax.experimental import topologies
 from benchmarks.program_cost import StepCost, read_cost
 from coder_jax.devices.mesh import placed_batch_shapes
 from coder_jax.models.bert_config import BertConfig
-from coder_jax.systems.encoder_system import EncoderSystem
+from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem
+from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.step import Step, make_step
 from coder_jax.training.system import Config
 from data_pipeline.batches import packing
@@ -89,7 +90,7 @@ def _numbers_of(data: Path | None) -> tuple[int, int]:
     from data_pipeline.dataset.store import read_manifest
 
     manifest = read_manifest(data)
-    return len(manifest["relations"]), len(manifest["semantic_types"])
+    return len(manifest.relations), len(manifest.semantic_types)
 
 
 def measure(
@@ -119,11 +120,12 @@ def measure(
     config = dataclasses.replace(config, system=dataclasses.replace(system, model=model))
     relations_of_data, types = _numbers_of(data)
     relations = relations or relations_of_data
-    about = {
-        "encoder": {"config": encoder.to_hf(), "pooler": model.pooling == "pooler"},
-        "relations": relations,
-        "types": types,
-    }
+    pooler = model.pooling == "pooler"
+    about = StartOfGroups(
+        encoder=EncoderOfRun(config=encoder.to_hf(), pooler=pooler, license=None),
+        relations=relations,
+        types=types,
+    )
     step = make_step(config, about, PackedGroups.packed, devices=devices)
     rows = _usual_rows(config, step.cut, data, rows)
     shapes = packing.batch_shapes(system.batch, step.cut, rows)

@@ -113,8 +113,8 @@ def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
         for name in _STRINGS:
             if "\n".join(getattr(dataset, name)) != (peer / f"{name}.txt").read_text("utf-8"):
                 raise BadInput(f"{name} of {peer.name} are not those of our build")
-    counts = dataset.manifest["counts"]
-    return {name: counts[name] for name in ("concepts", "terms", "tokens", "triplets")}
+    counts = dataset.manifest.counts
+    return {name: getattr(counts, name) for name in ("concepts", "terms", "tokens", "triplets")}
 
 
 def installed() -> list[str]:

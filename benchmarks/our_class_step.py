@@ -22,11 +22,12 @@ from benchmarks.program_cost import read_cost
 from coder_jax.devices.mesh import device_memory, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig
 from coder_jax.systems.mlnorm.classifier import new_statistics
 from coder_jax.systems.mlnorm.training import (
     MLNormClassesSystem,
     MLNormSystem,
+    StartOfClasses,
     mlnorm,
     mlnorm_classes,
 )
@@ -90,10 +91,8 @@ def _step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
         recipe = mlnorm_classes()
         system = _InventedSecond(**shared, candidates=work.candidates)
     config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
-    about = {
-        "encoder": {"config": work.encoder.to_hf(), "pooler": True},
-        "concepts": work.classes,
-    }
+    encoder = EncoderOfRun(config=work.encoder.to_hf(), pooler=True, license=None)
+    about = StartOfClasses(encoder=encoder, concepts=work.classes)
     packed = PackedGroups.packed if work.step == 1 else CandidateBatches.packed
     return system, make_step(config, about, packed, devices=jax.devices()[:devices])
 

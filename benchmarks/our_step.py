@@ -10,6 +10,8 @@ from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.coder import coder_eng
+from coder_jax.systems.encoder_system import EncoderOfRun
+from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from data_pipeline.batches.stream import BatchMaker
@@ -40,11 +42,12 @@ class Ours(OnDevice):
         system = dataclasses.replace(work.coder, model=model, batch=work.spec)
         config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
         bert, hf_config, _ = load_bert(work.encoder)
-        about = {
-            "encoder": {"config": hf_config, "pooler": bert.pooler is not None},
-            "relations": work.relations,
-            "types": 0,
-        }
+        pooler = bert.pooler is not None
+        about = StartOfGroups(
+            encoder=EncoderOfRun(config=hf_config, pooler=pooler, license=None),
+            relations=work.relations,
+            types=0,
+        )
         self.train_step = make_step(
             config, about, BatchMaker.packed, devices=jax.devices()[:1], dropout=work.dropout
         )

@@ -153,8 +153,8 @@ def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One row: all systems on one task."""
     manifest = read_manifest(args.data)
-    name, encoder = _find_encoder(args.encoder, folder, manifest["tokenizer"]["vocab_size"])
-    relations = len(manifest["relations"])
+    name, encoder = _find_encoder(args.encoder, folder, manifest.tokenizer.vocab_size)
+    relations = len(manifest.relations)
     if (args.relations or relations) < relations:
         raise BadInput(
             f"--relations is {args.relations}, but the data has {relations}; give at least that"

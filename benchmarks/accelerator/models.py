@@ -22,7 +22,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     rows = []
     for shape in args.shapes:
         folder = args.out / shape
-        save_random_encoder(folder, shape, manifest["tokenizer"]["vocab_size"])
+        save_random_encoder(folder, shape, manifest.tokenizer.vocab_size)
         shutil.copytree(args.data / "tokenizer", folder, dirs_exist_ok=True)
         size = sum(path.stat().st_size for path in folder.iterdir())
         rows.append({"encoder": shape, "bytes": size} | SHAPES[shape])

@@ -61,7 +61,7 @@ def _find(args: argparse.Namespace) -> int:
         encoder=args.encoder,
         **batches_of(args),
         steps=args.steps,
-        relations=len(manifest["relations"]),
+        relations=len(manifest.relations),
         dtype=args.dtype,
         dropout=False,
     )

@@ -44,7 +44,7 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
             fetch_wheels(args.packages, args.wheels, new / "wheels")
         size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file()) / 1e6
         about = {
-            "data": read_manifest(dataset)["name"],
+            "data": read_manifest(dataset).name,
             "terms": len(chosen),
             "megabytes": round(size, 2),
         }

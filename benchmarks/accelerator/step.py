@@ -66,7 +66,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
         encoder=args.encoder,
         **batches_of(args),
         steps=args.batches,
-        relations=max(args.relations, len(manifest["relations"])),
+        relations=max(args.relations, len(manifest.relations)),
         dtype=args.dtype,
         dropout=True,
     )

@@ -317,9 +317,9 @@ def generators_of(args: argparse.Namespace, pooling: str | None) -> GeneratorEns
 
 def _encoder_of(args: argparse.Namespace, model: str, pooling: str | None) -> TermEncoder | None:
     """As `load_encoder`, for one of the models; None for a run, which has its own."""
-    from coder_jax.training.run_folder import is_run
+    from coder_jax.training.run_folder import system_name
 
-    if not is_run(model):
+    if not system_name(model):
         return load_encoder(argparse.Namespace(**{**vars(args), "model": model}), pooling)
     settings = {"pooling": pooling, "cleaning": args.cleaning, "max-length": args.max_length}
     given = [name for name, value in settings.items() if value is not None]

@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         about = about_vectors(encoder, args.model, hash_weights(folder), terms, args.storage)
         wrote = write_vectors(encoder, terms, args.out, about)
     if is_first():
-        width = about["vectors"]["width"]
+        width = about.vectors.width
         before = "" if wrote else ", as they were"
         tell(f"{args.out}: {terms.count:,} vectors of width {width}{before}")
     return 0

@@ -348,7 +348,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
       BadInput: a precision that was not measured, or was never reached.
     """
     from coder_jax.mapping.confidence import Cutoffs
-    from coder_jax.mapping.normalizer import Confidence, Rule
+    from coder_jax.mapping.normalizer import Rule
     from coder_jax.models.hf_files import find_folder
 
     path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
@@ -364,7 +364,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
                 f"{path} --json results.json, or give --min-similarity"
             )
         return _Chosen(wanted, None, Rule(least))
-    kind = measured.measured_on.get("candidates")
+    kind = measured.candidates
     if args.candidates not in (None, kind):
         if args.precision is not None:
             raise BadInput(
@@ -380,7 +380,7 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
     sure = 0.0 if args.precision is None else _least_confidence(args, measured, language, path)
-    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
+    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
 def _least_confidence(
@@ -539,9 +539,9 @@ def _check_of_stages(args: argparse.Namespace) -> None:
 
 def _load_classes(args: argparse.Namespace) -> ConceptClassifier:
     """The model with classes that --model names."""
-    from coder_jax.systems.trained_models import has_classes, load_classifier
+    from coder_jax.systems.trained_models import load_classifier, open_model
 
-    if has_classes(args.model):
+    if open_model(args.model).kind == "classes":
         return load_classifier(args.model)
     needed = "a model with classes: a run of the recipe mlnorm, or its export"
     if args.dictionary:

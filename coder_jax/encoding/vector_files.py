@@ -19,15 +19,19 @@ from dataclasses import asdict, dataclass
 from io import RawIOBase
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from data_pipeline import process
 from data_pipeline.files.buckets import cache_folder, short_hash
 from data_pipeline.files.identity import (
     VECTORS,
-    Checksum,
+    Count,
+    Hash,
+    Positive,
+    Width,
     differences,
     marked,
     read_identity,
@@ -204,7 +208,7 @@ def read_some(descriptor: int) -> bytes:
 #
 # Files of vectors and records of evaluations contain it.
 
-# The part of `about` that a query's vector must share to be comparable.
+# What a query's vector must share with these vectors to be compared with them.
 _COMPARABLE = (
     *("weights_hash", "tokenizer_hash", "pooling", "cleaning", "max_length"),
     "attend_padding",
@@ -258,6 +262,42 @@ class EncoderProtocol:
     dtype: str  # of the encoder's arithmetic
 
 
+@dataclass(frozen=True, kw_only=True)
+class TermsOfFile:
+    """Which terms a file of vectors is of."""
+
+    count: Count
+    hash: Hash
+    per_chunk: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredVectors:
+    """How vectors are stored."""
+
+    width: Width
+    dtype: Literal["float32", "float16"]
+    unit: bool | UnsetType = UNSET  # False: as they come out of the pooling, else of length 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboutVectors:
+    """OUT.json beside a file of vectors: what they are made of."""
+
+    format: str = VECTORS.format
+    terms: TermsOfFile
+    vectors: StoredVectors
+    encoder: EncoderProtocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checksum:
+    """checksum.json of vectors that are kept on this machine."""
+
+    bytes: Count
+    crc32: Count
+
+
 def encoder_protocol(
     encoder: Encoder, model: str, weights_hash: str | None = None
 ) -> EncoderProtocol:
@@ -300,10 +340,10 @@ def about_vectors(
     model: str,
     weights_hash: str,
     terms: Terms,
-    dtype: str,
+    dtype: Any,
     *,
     unit: bool = True,
-) -> dict[str, Any]:
+) -> AboutVectors:
     """The record of how vectors are made, for `write_vectors`.
 
     Args:
@@ -312,27 +352,26 @@ def about_vectors(
       dtype: how a vector is stored, 'float32' or 'float16'.
       unit: vectors of length 1; else as they come out of the pooling.
     """
-    vectors = {"width": encoder.width, "dtype": dtype}
-    about = {
-        "terms": {"count": terms.count, "hash": terms.hash, "per_chunk": terms.per_chunk},
-        "vectors": vectors if unit else vectors | {"unit": False},
-        "encoder": asdict(encoder_protocol(encoder, model, weights_hash)),
-    }
-    return marked(VECTORS, about)
+    return AboutVectors(
+        terms=TermsOfFile(count=terms.count, hash=terms.hash, per_chunk=terms.per_chunk),
+        vectors=StoredVectors(width=encoder.width, dtype=dtype, unit=UNSET if unit else False),
+        encoder=encoder_protocol(encoder, model, weights_hash),
+    )
 
 
-def _same_vectors(about: dict[str, Any]) -> dict[str, Any]:
+def _same_vectors(about: AboutVectors) -> dict[str, Any]:
     """What must be equal in `about` to resume work: everything except the model's name."""
-    encoder = {name: value for name, value in about["encoder"].items() if name != "model"}
-    return about | {"encoder": encoder}
+    values: dict[str, Any] = marked(VECTORS, about)
+    del values["encoder"]["model"]
+    return values
 
 
-def _comparable(about: dict[str, Any]) -> dict[str, Any]:
+def _comparable(about: AboutVectors) -> dict[str, Any]:
     """What must be equal for vectors to be of these terms and comparable with a query's."""
     return {
-        "encoder": {name: about["encoder"].get(name) for name in _COMPARABLE},
-        "terms": {name: about["terms"].get(name) for name in ("count", "hash")},
-        "vectors": {"unit": about["vectors"].get("unit", True)},
+        "encoder": {name: getattr(about.encoder, name) for name in _COMPARABLE},
+        "terms": {"count": about.terms.count, "hash": about.terms.hash},
+        "vectors": {"unit": about.vectors.unit is not False},
     }
 
 
@@ -532,7 +571,7 @@ _ABOUT, _JOINED, _LOCK = "about.json", "joined.npy", "lock"
 
 
 def write_vectors(
-    encoder: Encoder, terms: Terms, out: Path, about: dict[str, Any], *, progress: bool = True
+    encoder: Encoder, terms: Terms, out: Path, about: AboutVectors, *, progress: bool = True
 ) -> bool:
     """Encodes terms into `out`, resuming earlier work; False if nothing was left to do.
 
@@ -552,7 +591,7 @@ def write_vectors(
     from coder_jax.devices.hosts import barrier, first_decides, is_first, must_agree
 
     for part in ("terms", "vectors", "encoder"):
-        for name, value in about[part].items():
+        for name, value in marked(VECTORS, about)[part].items():
             must_agree(f"what is encoded ({part} {name})", value)
     work = _work_folder(out)
     if first_decides(_is_whole(out, about)):
@@ -570,7 +609,7 @@ def write_vectors(
     with locked(work / _LOCK, held) if is_first() else nullcontext():
         if not (work / _JOINED).exists():
             _together(
-                lambda: _write_chunks(encoder, terms, work, about["vectors"], progress=progress),
+                lambda: _write_chunks(encoder, terms, work, about.vectors, progress=progress),
                 lambda: all(_chunk_file(work, number).exists() for number in range(terms.chunks)),
             )
         _together(
@@ -611,20 +650,20 @@ def about_file(out: Path) -> Path:
     return beside
 
 
-def _is_whole(out: Path, about: dict[str, Any]) -> bool:
+def _is_whole(out: Path, about: AboutVectors) -> bool:
     """Whether `out` is complete, with the same provenance."""
     if not (out.exists() and about_file(out).exists()) or (_work_folder(out) / _JOINED).exists():
         return False
-    found = read_identity(about_file(out), VECTORS)
+    found = read_identity(about_file(out), VECTORS, AboutVectors)
     return not differences(_same_vectors(found), _same_vectors(about))
 
 
-def _begin(work: Path, about: dict[str, Any]) -> None:
+def _begin(work: Path, about: AboutVectors) -> None:
     """Makes the folder, or opens one that was begun with the same provenance."""
     work.mkdir(exist_ok=True)
     if not (work / _ABOUT).exists():
-        row = about["vectors"]["width"] * np.dtype(about["vectors"]["dtype"]).itemsize
-        needed = row * (about["terms"]["count"] + about["terms"]["per_chunk"])
+        row = about.vectors.width * np.dtype(about.vectors.dtype).itemsize
+        needed = row * (about.terms.count + about.terms.per_chunk)
         free = shutil.disk_usage(work).free
         if needed > free:
             shutil.rmtree(work)
@@ -633,7 +672,7 @@ def _begin(work: Path, about: dict[str, Any]) -> None:
                 "are free; make room, or store them as float16"
             )
         write_identity(work / _ABOUT, VECTORS, about)
-    found = read_identity(work / _ABOUT, VECTORS)
+    found = read_identity(work / _ABOUT, VECTORS, AboutVectors)
     changed = differences(_same_vectors(found), _same_vectors(about))
     if changed:
         raise BadInput(
@@ -643,12 +682,12 @@ def _begin(work: Path, about: dict[str, Any]) -> None:
 
 
 def _write_chunks(
-    encoder: Encoder, terms: Terms, work: Path, kind: dict[str, Any], *, progress: bool
+    encoder: Encoder, terms: Terms, work: Path, kind: StoredVectors, *, progress: bool
 ) -> None:
     """Writes this host's missing chunks; one is written while the next is computed.
 
     Args:
-      kind: "vectors" of `about_vectors`.
+      kind: of `AboutVectors`.
     """
     from coder_jax.devices.hosts import host_count, host_index, is_first
 
@@ -666,13 +705,13 @@ def _write_chunks(
         ) as bar,
         ThreadPoolExecutor(1) as disk,
     ):
-        unit = kind.get("unit", True)
+        unit = kind.unit is not False
         vectors = encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)
         under_way = None
         for number, chunk in zip(missing, vectors, strict=True):
             if under_way is not None:
                 under_way.result()
-            under_way = disk.submit(_save_chunk, _chunk_file(work, number), chunk, kind["dtype"])
+            under_way = disk.submit(_save_chunk, _chunk_file(work, number), chunk, kind.dtype)
         if under_way is not None:
             under_way.result()
 
@@ -688,11 +727,11 @@ def _save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
         np.save(file, vectors.astype(dtype))
 
 
-def _join(work: Path, out: Path, terms: Terms, about: dict[str, Any]) -> None:
+def _join(work: Path, out: Path, terms: Terms, about: AboutVectors) -> None:
     """Appends the chunks to joined.npy, deleting each, and renames it to `out`."""
     paths = [_chunk_file(work, number) for number in range(terms.chunks)]
-    joined, dtype = work / _JOINED, np.dtype(about["vectors"]["dtype"])
-    shape = (terms.count, about["vectors"]["width"])
+    joined, dtype = work / _JOINED, np.dtype(about.vectors.dtype)
+    shape = (terms.count, about.vectors.width)
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     first = next((n for n, path in enumerate(paths) if path.exists()), len(paths))
     with joined.open("r+b" if joined.exists() else "wb") as file:
@@ -732,13 +771,13 @@ def read_vectors(
     for needed in (path, about_file(path)):
         if not needed.is_file():
             raise BadInput(f"{needed}: there is no such file; {again}")
-    found = read_identity(about_file(path), VECTORS)
-    expected = about_vectors(encoder, "", weights_hash, terms, found["vectors"]["dtype"])
+    found = read_identity(about_file(path), VECTORS, AboutVectors)
+    expected = about_vectors(encoder, "", weights_hash, terms, found.vectors.dtype)
     changed = differences(_comparable(found), _comparable(expected))
     if changed:
         raise BadInput(f"{path}: was made of something else ({'; '.join(changed)}); {again}")
     vectors = RowsOfFile(path, again)
-    shape = (terms.count, expected["vectors"]["width"])
+    shape = (terms.count, expected.vectors.width)
     if vectors.shape != shape:
         raise BadInput(f"{path}: found vectors of shape {vectors.shape}, not {shape}; {again}")
     return vectors
@@ -845,7 +884,7 @@ def _most_bytes() -> float:
     return size * 1e9
 
 
-def _key_of(encoder: Encoder, terms: Sequence[str], about: dict[str, Any]) -> str:
+def _key_of(encoder: Encoder, terms: Sequence[str], about: AboutVectors) -> str:
     """A hash of all that vectors depend on: equal keys mean bitwise equal vectors."""
     import jax
     import polars as pl
@@ -867,7 +906,7 @@ def _read_or_write(
     encoder: Encoder,
     terms: TermList,
     folder: Path,
-    about: dict[str, Any],
+    about: AboutVectors,
     limit: float,
     what: str,
     progress: bool,
@@ -914,7 +953,7 @@ def _wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO
     return file
 
 
-def _is_undamaged(folder: Path, about: dict[str, Any]) -> bool:
+def _is_undamaged(folder: Path, about: AboutVectors) -> bool:
     """Whether vectors of the same provenance are there, with the right checksum."""
 
     vectors = folder / _CACHE_VECTORS
@@ -935,14 +974,14 @@ def _checksum(path: Path) -> Checksum:
         while content := file.read(_CHECKSUM_BYTES):
             process.poll()
             size, crc32 = size + len(content), zlib.crc32(content, crc32)
-    return {"bytes": size, "crc32": crc32}
+    return Checksum(bytes=size, crc32=crc32)
 
 
 def _write(
     encoder: Encoder,
     terms: TermList,
     folder: Path,
-    about: dict[str, Any],
+    about: AboutVectors,
     limit: float,
     progress: bool,
 ) -> None:
@@ -951,7 +990,7 @@ def _write(
     if (folder / _CHECKSUM).exists():  # written last
         tell(f"{folder}: its vectors are damaged; they are made anew")
         _clear(folder)
-    row = about["vectors"]["width"] * 4
+    row = about.vectors.width * 4
     _make_room(folder, row * (terms.count + terms.per_chunk), limit)
     vectors = folder / _CACHE_VECTORS
     try:
@@ -960,7 +999,7 @@ def _write(
         except (BadInput, ValueError, EOFError):  # what was begun may be damaged
             _clear(folder)
             write_vectors(encoder, terms, vectors, about, progress=progress)
-        write_json(folder / _CHECKSUM, _checksum(vectors))
+        write_json(folder / _CHECKSUM, asdict(_checksum(vectors)))
     except OSError:  # such as a full disk
         _clear(folder)
         raise

@@ -133,7 +133,7 @@ def _differences_of(
     """
     ranks = [_ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
     sizes = [{name: len(one.ahead) for name, one in side.items()} for side in ranks]
-    orders = [one.answers and one.answers["order"] for one in (a, b)]
+    orders = [one.answers and one.answers.order for one in (a, b)]
     if sizes[0] != sizes[1] or orders[0] != orders[1]:
         raise BadInput(
             f"--compare: {a.benchmark} has the same mentions in {path_a} and in {path_b}, in "
@@ -178,7 +178,7 @@ def _mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> _Va
 
 def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
     """The ranks of each fold's gold concepts; BadInput if they are missing or broken."""
-    kept = record.answers and record.answers["ranks"]
+    kept = record.answers and record.answers.ranks
     if not kept:
         raise BadInput(
             f"--compare: {path} has no ranks of the mentions of {record.benchmark}: they are not "

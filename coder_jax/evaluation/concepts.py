@@ -164,7 +164,7 @@ def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Conce
     BadInput for a dataset without semantic types, or for a type that it does not have.
     """
     dataset = open_dataset(path, strings=True)
-    known = [bare_type(one) for one in dataset.manifest["semantic_types"]]
+    known = [bare_type(one) for one in dataset.manifest.semantic_types]
     if not known:
         raise BadInput(
             f"{path}: found no semantic types; build the dataset from a release with MRSTY"
@@ -177,7 +177,7 @@ def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Conce
         if wanted in known:
             of_type[wanted][concept_of_type[dataset.types == known.index(wanted)]] = True
     preferred = [terms[first] for first in dataset.term_start[:-1]]
-    return ConceptSet(name, str(path), cuis, preferred, of_type, dataset.manifest["content_hash"])
+    return ConceptSet(name, str(path), cuis, preferred, of_type, dataset.manifest.content_hash)
 
 
 def _read_concept_list(name: str, path: Path, types: Sequence[str]) -> ConceptSet:

@@ -26,7 +26,13 @@ from coder_jax.evaluation.normalization import (
 )
 from coder_jax.evaluation.published import QUAERO, PublishedRow, rows_for
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts
-from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.record import (
+    Answers,
+    Distribution,
+    EncoderRecord,
+    EvaluationRecord,
+    Unreachable,
+)
 from coder_jax.evaluation.results import (
     ABOUT,
     Row,
@@ -196,7 +202,7 @@ def _mention_sets(
 #
 # As in `normalization`, for any `GroupNormalizer`.
 
-_NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
+_NOTHING = Distribution(low=0.0, high=1.0, right=[0], wrong=[0])
 
 
 @dataclass(frozen=True)
@@ -239,7 +245,7 @@ def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
     return _SetAnswers(mentions, answers, np.array(places))
 
 
-def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
+def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> Answers:
     """The answers as recorded (`record._Answers`); also writes their tables.
 
     Args:
@@ -268,14 +274,14 @@ def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, 
         name = one.mentions.name
         files[name] = write_prediction_table(folder, (benchmark.name, name, pooling), table)
     few = len(right) <= MOST_RANKS
-    return {
-        "ranks": {one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
-        "order": digest.hexdigest(),
-        "cutoffs": measure_cutoffs(similarities, right).described()["tables"],
-        "languages": "not told",
-        "similarities": distribution(similarities[there], right[there]) if any(there) else _NOTHING,
-        "predictions": files,
-    }
+    return Answers(
+        ranks={one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
+        order=digest.hexdigest(),
+        cutoffs=measure_cutoffs(similarities, right).tables,
+        languages="not told",
+        similarities=distribution(similarities[there], right[there]) if any(there) else _NOTHING,
+        predictions=files,
+    )
 
 
 def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl.DataFrame:
@@ -693,11 +699,11 @@ class _Scorer:
             scores=dict(mean("scores")),
             intervals=named(_MEASURES, np.mean(drawn, axis=0)),
             counts={**counts, "retired": benchmark.retired, "missing": missing, "folds": len(sets)},
-            unreachable={
-                "mentions": counts["unreachable"],
-                "share": counts["unreachable"] / counts["gold"],
-                "scores_of_reachable": mean("reachable"),
-            },
+            unreachable=Unreachable(
+                mentions=counts["unreachable"],
+                share=counts["unreachable"] / counts["gold"],
+                scores_of_reachable={**mean("reachable")},
+            ),
             dictionary=dictionary.description if dictionary else None,
             scoring={
                 "similarity": similarity,

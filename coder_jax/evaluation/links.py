@@ -158,7 +158,7 @@ def _known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links
     dataset = open_dataset(dictionary.dataset, strings=True)
     here = {concept: number for number, concept in enumerate(benchmark.concepts())}
     number_of = np.array([here.get(cui, -1) for cui in dataset.cuis or []])
-    either = [(label, label.partition("|")[2]) for label in dataset.manifest["relations"]]
+    either = [(label, label.partition("|")[2]) for label in dataset.manifest.relations]
     named = [next((name for name in names if name in numbers), None) for names in either]
     is_asked = np.array([name is not None for name in named])
     relation_of = np.array([numbers[name] if name is not None else 0 for name in named])

@@ -22,7 +22,13 @@ from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
 from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts, rank_intervals, rank_scores
-from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.record import (
+    Answers,
+    Distribution,
+    EncoderRecord,
+    EvaluationRecord,
+    Unreachable,
+)
 from coder_jax.evaluation.results import ABOUT, Row, Table, missing_column, percent, published_rows
 from coder_jax.evaluation.vectors import TERMS, Vectors, terms_only
 from coder_jax.models.hf_files import EncoderSettings
@@ -208,7 +214,7 @@ def with_answers(
     if folder:
         pooling = record.encoder.pooling
         files = _write_predictions(folder, benchmark, result, found, pooling)
-        described["predictions"] = files
+        described = replace(described, predictions=files)
     return replace(record, answers=described)
 
 
@@ -244,10 +250,10 @@ def normalization_record(
             "missing": missing,
             "folds": len(result.folds) or 1,
         },
-        unreachable={
-            **_unreachable(result),
-            "intervals_of_reachable": rank_intervals(ranks, ks, seed, of_reachable=True),
-        },
+        unreachable=replace(
+            _unreachable(result),
+            intervals_of_reachable=rank_intervals(ranks, ks, seed, of_reachable=True),
+        ),
         intervals=rank_intervals(ranks, ks, seed),
         dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
         scoring={
@@ -281,18 +287,19 @@ def normalization_record(
 def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
     """The row of a record for all mentions and, if it differs, that of the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
-    unreachable = record.unreachable or {}
+    unreachable = record.unreachable
+    assert unreachable is not None, "records of this kind have it"
     whole = record.scores, record.intervals
     parts = [(record.benchmark, counts["mentions"], counts["unreachable"], *whole)]
-    reachable = unreachable["scores_of_reachable"]
+    reachable = unreachable.scores_of_reachable
     if counts["unreachable"] and reachable:
         rest = counts["mentions"] - counts["unreachable"]
-        of_rest = reachable, unreachable.get("intervals_of_reachable", {})
+        of_rest = reachable, unreachable.intervals_of_reachable or {}
         parts.append((f"{record.benchmark}, reachable", rest, 0, *of_rest))
     rows = []
     for name, mentions, out_of_reach, scores, sure in parts:
         ends = (scores[f"acc@{ks[0]}_{end}"] for end in ("pessimistic", "optimistic"))
-        share = f" ({percent(unreachable['share'])} %)" if out_of_reach else ""
+        share = f" ({percent(unreachable.share)} %)" if out_of_reach else ""
         cells = (
             [name, record.encoder.pooling]
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
@@ -313,12 +320,12 @@ def _counts(result: NormalizationResult) -> dict[str, int]:
     }
 
 
-def _unreachable(result: NormalizationResult) -> dict[str, Any]:
-    return {
-        "mentions": result.unreachable,
-        "share": result.unreachable / result.mentions,
-        "scores_of_reachable": dict(result.reachable_scores),
-    }
+def _unreachable(result: NormalizationResult) -> Unreachable:
+    return Unreachable(
+        mentions=result.unreachable,
+        share=result.unreachable / result.mentions,
+        scores_of_reachable=dict(result.reachable_scores),
+    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -822,8 +829,8 @@ def _languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
 
 def _described_answers(
     benchmark: NormalizationBenchmark, result: NormalizationResult, answers: Sequence[_FoldAnswers]
-) -> dict[str, Any]:
-    """The answers as recorded (`record._Answers`)."""
+) -> Answers:
+    """What a record says of the answers."""
     from coder_jax.mapping.confidence import measure_cutoffs
 
     results = result.folds or {benchmark.folds[0].name: result}
@@ -834,14 +841,14 @@ def _described_answers(
     told = any(fold.languages is not None for fold in benchmark.folds)
     ranks = {name: results[name].ranks for name in benchmark.averaged()}
     few = len(right) <= MOST_RANKS
-    return {
-        "ranks": {name: one.as_text() for name, one in ranks.items() if one} if few else None,
-        "order": _order_hash(benchmark),
-        "cutoffs": measure_cutoffs(similarities, right, of_each).described()["tables"],
-        "languages": "of the mentions" if told else "of the nearest terms",
-        "similarities": distribution(similarities, right),
-        "predictions": {},
-    }
+    return Answers(
+        ranks={name: one.as_text() for name, one in ranks.items() if one} if few else None,
+        order=_order_hash(benchmark),
+        cutoffs=measure_cutoffs(similarities, right, of_each).tables,
+        languages="of the mentions" if told else "of the nearest terms",
+        similarities=distribution(similarities, right),
+        predictions={},
+    )
 
 
 def _order_hash(benchmark: NormalizationBenchmark) -> str:
@@ -853,17 +860,14 @@ def _order_hash(benchmark: NormalizationBenchmark) -> str:
     return digest.hexdigest()
 
 
-def distribution(similarities: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+def distribution(similarities: np.ndarray, right: np.ndarray) -> Distribution:
     """Histogram of similarities of right and wrong answers, in bins of equal width."""
     low = np.floor(100 * similarities.min()) / 100
     edges = np.linspace(low, max(1.0, similarities.max()), _BINS + 1)
     counts = [np.histogram(similarities[some], edges)[0].tolist() for some in (right, ~right)]
-    return {
-        "low": float(edges[0]),
-        "high": float(edges[-1]),
-        "right": counts[0],
-        "wrong": counts[1],
-    }
+    return Distribution(
+        low=float(edges[0]), high=float(edges[-1]), right=counts[0], wrong=counts[1]
+    )
 
 
 def _write_predictions(
@@ -1006,7 +1010,7 @@ class HeldOut:
         BadInput: if no terms were held out when the dataset was built.
     """
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any], pooling: str, most_terms: int):
+    def __init__(self, folder: Path, manifest: Any, pooling: str, most_terms: int):
         from data_pipeline.dataset.tokenizer import load_tokenizer
 
         mentions = folder / "heldout" / "mentions.tsv"
@@ -1020,8 +1024,8 @@ class HeldOut:
         self.tokenizer = load_tokenizer(folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=pooling,
-            cleaning=manifest["cleaning"],
-            max_length=manifest["tokenizer"]["max_length"],
+            cleaning=manifest.cleaning,
+            max_length=manifest.tokenizer.max_length,
         )
 
     def scores(self, bert: Bert) -> dict[str, float]:

@@ -336,7 +336,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             benchmark=self.name,
             kind=self.kind,
             path=self.path,
-            content_hash=self.data.manifest["content_hash"],
+            content_hash=self.data.manifest.content_hash,
             scores=self.scores_of(candidates, counts),
             intervals=_intervals_of_shares(self.shares_of(candidates, counts)),
             counts={

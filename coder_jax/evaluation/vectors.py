@@ -566,7 +566,7 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
 def _table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> VectorTable:
     """The wanted rows of a folder of skip-grams; for names also their words' rows."""
     grams = open_vectors(folder)
-    if grams.manifest["word_rules"] != rules_hash():
+    if grams.manifest.word_rules != rules_hash():
         raise BadInput(
             f"{folder}: found text that was divided into words by other rules than those of this "
             "version; expected the same, or words are not found: make the folder again"
@@ -595,5 +595,5 @@ def _table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> Vec
             f"{folder}: found {in_file:,} vectors, none for what the benchmarks have (such as "
             f"{min(wanted, default='')!r}); expected vectors of the same language or vocabulary"
         )
-    file_hash = grams.manifest["content_hash"]
+    file_hash = grams.manifest.content_hash
     return VectorTable(row_of, np.concatenate(kept), in_file, file_hash, str(folder))

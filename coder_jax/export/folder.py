@@ -186,7 +186,7 @@ def _verify_export(
     *,
     settings: EncoderSettings,
     tolerance: float = _TOLERANCE,
-    proof: Mapping[str, Any] | None = None,
+    proof: Any = None,
 ) -> dict[str, float]:
     """Opens an export as its users will and compares its vectors with ours.
 
@@ -230,14 +230,12 @@ def _verify_export(
     }
 
 
-def with_proof(
-    terms: list[str], ours: np.ndarray, proof: Mapping[str, Any] | None
-) -> tuple[np.ndarray, list[str]]:
+def with_proof(terms: list[str], ours: np.ndarray, proof: Any) -> tuple[np.ndarray, list[str]]:
     """(vectors, terms): ours of some terms, followed by those of the run's proof."""
     if proof is None:
         return ours, terms
-    of_training = np.array(proof["outputs"]["vectors"], np.float32)
-    return np.concatenate([ours, of_training]), [*terms, *proof["terms"]]
+    of_training = np.array(proof.outputs["vectors"], np.float32)
+    return np.concatenate([ours, of_training]), [*terms, *proof.terms]
 
 
 def largest_difference(
@@ -343,7 +341,7 @@ def export_encoder(
     card: Mapping[str, Any] | None = None,
     pytorch_bin: bool = False,
     beside: Callable[[Path], dict[str, float]] | None = None,
-    proof: Mapping[str, Any] | None = None,
+    proof: Any = None,
 ) -> dict[str, float]:
     """Writes and checks an export.
 
@@ -460,7 +458,7 @@ def _write_descriptions(
     """coder_jax.json for programs and README.md, the model card, for people."""
     about = {name: card[name] for name in ("recipe", "dataset_hash", "languages") if name in card}
     versions = {name: version(name) for name in ("jax", "flax", "transformers")}
-    write_settings(folder, settings, about | {"versions": versions})
+    write_settings(folder, settings, **about, versions=versions)
     (folder / "README.md").write_text(model_card(card, settings, relations), encoding="utf-8")
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 from safetensors import SafetensorError
@@ -32,10 +31,12 @@ KINDS = {
 }
 
 
-class _Labels(TypedDict):
-    """What relations.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _Labels:
+    """relations.json."""
 
     labels: list[str]
+    how_to_use: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,8 @@ def write_relations(folder: Path, relations: ExportedRelations) -> None:
     """Writes relations.safetensors and relations.json."""
     name, how_to_use = KINDS[relations.table.ndim]
     save_file({name: np.ascontiguousarray(relations.table, np.float32)}, folder / _TABLE)
-    write_json(folder / _LABELS, {"labels": list(relations.labels), "how_to_use": how_to_use})
+    labels = _Labels(list(relations.labels), how_to_use)
+    write_json(folder / _LABELS, dataclasses.asdict(labels))
 
 
 def read_relations(folder: Path) -> ExportedRelations | None:
@@ -90,7 +92,7 @@ def read_relations(folder: Path) -> ExportedRelations | None:
         return None
     try:
         tensors = load_file(folder / _TABLE)
-        labels = typed(read_json(folder / _LABELS), _Labels, str(folder / _LABELS))["labels"]
+        labels = typed(read_json(folder / _LABELS), _Labels, str(folder / _LABELS)).labels
     except (BadInput, OSError, ValueError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from huggingface_hub import ModelCard, ModelCardData
+from msgspec import UNSET
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
@@ -33,6 +34,7 @@ from coder_jax.models.hf_files import (
     EncoderSettings,
     Module,
     find_folder,
+    read_export,
     read_settings,
     read_tensors,
     write_settings,
@@ -50,7 +52,7 @@ from coder_jax.models.hf_weights import (
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer
 from data_pipeline.dataset.vocabulary import WordPieceVocabulary
 from data_pipeline.files.buckets import in_bucket
-from data_pipeline.files.identity import ENCODER, read_identity, read_json, read_json_value, typed
+from data_pipeline.files.identity import ENCODER, read_json, read_json_value, typed
 from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
@@ -153,7 +155,6 @@ def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 # Parts of the encoder's model card that hold for the new one, too.
 _OF_BASE = ("language", "license", "license_name", "license_link")
 _TOLERANCE = 1e-6  # of unit vectors, float32, before and after
-_VOCABULARY = "vocabulary"  # in coder_jax.json: what was added
 # Files that stay valid when the vocabulary grows. Weights in other formats do not.
 _KEPT = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
@@ -233,8 +234,7 @@ def open_extendable(name: str, out: Path) -> Extendable:
     check_exportable(bert, settings, {}, out)
     if out.resolve() == folder.resolve():
         raise BadInput(f"--out {out} is the encoder itself; give another folder")
-    recorded = out / ENCODER.file
-    if recorded.is_file() and _VOCABULARY not in read_identity(recorded, ENCODER):
+    if (earlier := read_export(out)) and not isinstance(earlier.vocabulary, dict):
         raise BadInput(
             f"--out {out} is an encoder whose vocabulary was not extended; give a new or empty "
             "folder"
@@ -319,10 +319,17 @@ def _copy_kept(source: Path, folder: Path) -> None:
 
 def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
     """coder_jax.json for programs and README.md, the model card, for people."""
-    before = {} if encoder.recorded is None else read_identity(encoder.recorded, ENCODER)
-    own = {name: before[name] for name in ("recipe", "dataset_hash", "languages") if name in before}
+    before = read_export(encoder.folder)
     versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
-    write_settings(folder, encoder.settings, own | {_VOCABULARY: dict(facts), "versions": versions})
+    write_settings(
+        folder,
+        encoder.settings,
+        recipe=before.recipe if before else UNSET,
+        dataset_hash=before.dataset_hash if before else UNSET,
+        languages=before.languages if before else UNSET,
+        vocabulary=dict(facts),
+        versions=versions,
+    )
     card = encoder.folder / "README.md"
     of_base = ModelCard.load(card).data if card.is_file() else ModelCardData()
     is_public = is_hub_id(encoder.name)

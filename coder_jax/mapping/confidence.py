@@ -6,17 +6,27 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-import scipy.stats
+from msgspec import Meta
 
-from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS, Candidates
-from coder_jax.mapping.normalizer import Confidence, Normalizer, margin_of, why_unanswerable
-from data_pipeline.files import identity
-from data_pipeline.files.identity import CUTOFFS, read_identity, write_identity
+from data_pipeline.files.identity import (
+    CUTOFFS,
+    Cosine,
+    Count,
+    Finite,
+    Positive,
+    read_identity,
+    typed,
+    write_identity,
+)
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
+
+if TYPE_CHECKING:  # they bring jax, which --help does not wait for
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.normalizer import Confidence, Normalizer
 
 # -------------------------------------------------------------------------------------------------
 # Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
@@ -30,6 +40,7 @@ _DIGITS = 4  # of a cut-off
 _TOLERANCE = 1e-6
 _MOST_ROWS = 200
 _LEAST_ANSWERED = 30
+_MEASURE_AGAIN = f"make it again with `{CUTOFFS.command}`"
 _MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
 
 
@@ -53,10 +64,10 @@ class CutoffTable:
       right: how many of these were answered rightly.
     """
 
-    mentions: int
-    cutoffs: list[float]
-    answered: list[int]
-    right: list[int]
+    mentions: Positive
+    cutoffs: list[Cosine]
+    answered: list[Count]
+    right: list[Count]
 
     @property
     def rows(self) -> list[Cutoff]:
@@ -136,6 +147,8 @@ def cutoff_for(
     answered, right = np.array(table.answered), np.array(table.right)
     found = right / np.maximum(answered, 1)
     if confidence is not None:
+        import scipy.stats  # takes half a second
+
         bound = scipy.stats.beta.ppf(1 - confidence, np.maximum(right, 1), answered - right + 1)
         found = np.where(right > 0, bound, 0)
     chosen = None
@@ -150,13 +163,36 @@ def cutoff_for(
     return chosen
 
 
-class MeasuredRule(NamedTuple):
+@dataclass(frozen=True)
+class MeasuredRule:
     """The rule measured for a language, stored beside its table: see `normalizer.Confidence`."""
 
-    weight_of_letters: float  # beside vectors, see `candidates.Candidates`
-    intercept: float
-    of_similarity: float
-    of_margin: float
+    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]  # see `candidates.Candidates`
+    intercept: Finite
+    of_similarity: Finite
+    of_margin: Finite
+
+    @property
+    def confidence(self) -> Confidence:
+        from coder_jax.mapping.normalizer import Confidence
+
+        return Confidence(self.intercept, self.of_similarity, self.of_margin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuredDictionary:
+    """What readers need to know of the dictionary that answers were taken from."""
+
+    source: str
+    terms: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuredOn:
+    """What readers need of `Cutoffs.measured_on`; the rest is for people."""
+
+    candidates: str | None = None
+    dictionary: _MeasuredDictionary | None = None
 
 
 @dataclass(frozen=True)
@@ -170,9 +206,9 @@ class Cutoffs:
       rules: by language as the tables, or empty.
     """
 
-    tables: Mapping[str, CutoffTable]
-    measured_on: Mapping[str, Any] = field(default_factory=dict)
-    rules: Mapping[str, MeasuredRule] = field(default_factory=dict)
+    tables: dict[str, CutoffTable]
+    measured_on: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, MeasuredRule] = field(default_factory=dict)
 
     def of(self, language: str | None = None) -> CutoffTable:
         """The table of a language, or of all mentions if the language has none."""
@@ -183,52 +219,46 @@ class Cutoffs:
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
-        measured = self.measured_on.get("dictionary", {"terms": terms})
-        there = measured["terms"]
-        if max(there, terms) <= _MOST_TIMES * min(there, terms):
+        measured = self._known("").dictionary
+        there = measured.terms if measured else terms
+        if measured is None or max(there, terms) <= _MOST_TIMES * min(there, terms):
             return ""
         return (
             f"confidence was measured with a dictionary of {there:,} terms "
-            f"({measured['source']}), this one has {terms:,}: it may be far off; "
+            f"({measured.source}), this one has {terms:,}: it may be far off; "
             "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
             "--cutoffs"
         )
 
-    def described(self) -> dict[str, Any]:
-        """The content of cutoffs.json."""
-        tables = {language: vars(table) for language, table in self.tables.items()}
-        rules = {language: rule._asdict() for language, rule in self.rules.items()}
-        described = {"tables": tables, "measured_on": dict(self.measured_on)}
-        return {**described, "rules": rules} if rules else described
+    @property
+    def candidates(self) -> str | None:
+        """The kind of candidates that they were measured with, where it is known."""
+        return self._known("").candidates
+
+    def _known(self, source: str) -> _MeasuredOn:
+        return typed(self.measured_on, _MeasuredOn, f"{source}: measured_on", _MEASURE_AGAIN)
 
     def write(self, path: str | Path) -> None:
         """Writes cutoffs.json, whole or not at all."""
-        write_identity(Path(path), CUTOFFS, self.described())
+        content = {"tables": self.tables, "measured_on": self.measured_on}
+        write_identity(Path(path), CUTOFFS, content | ({"rules": self.rules} if self.rules else {}))
 
     @classmethod
     def read(cls, path: str | Path) -> Cutoffs:
         """Reads cutoffs.json; BadInput for what is broken, or another file."""
-        again = f"make it again with `{CUTOFFS.command}`"
-        return cls.from_described(read_identity(Path(path), CUTOFFS), str(path), again)
+        found = read_identity(Path(path), CUTOFFS, cls)
+        found._known(str(path))
+        found.check(str(path), _MEASURE_AGAIN)
+        return found
 
-    @classmethod
-    def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
-        """From the content of cutoffs.json (`identity._Cutoffs`); BadInput for impossible
-        tables.
-        """
-        tables = {}
-        for language, table in content["tables"].items():
-            tables[language] = CutoffTable(*(table[name] for name in identity.CUTOFF_TABLE))
-            _check_table(tables[language], f"{source}: tables.{language}", again)
-        if ALL not in tables:
+    def check(self, source: str, again: str) -> None:
+        """BadInput for tables that no mentions can have."""
+        for language, table in self.tables.items():
+            _check_table(table, f"{source}: tables.{language}", again)
+        if ALL not in self.tables:
             raise BadInput(f"{source}: found no table {ALL!r}; {again}")
-        rules = {
-            language: MeasuredRule(*(rule[name] for name in MeasuredRule._fields))
-            for language, rule in content.get("rules", {}).items()
-        }
-        if rules and rules.keys() != tables.keys():
+        if self.rules and self.rules.keys() != self.tables.keys():
             raise BadInput(f"{source}: found tables and rules of different languages; {again}")
-        return cls(tables, content["measured_on"], rules)
 
 
 def measure_cutoffs(
@@ -250,7 +280,7 @@ def measure_cutoffs(
         if language:
             those = np.asarray(languages) == language
             tables[language] = _precision_and_coverage(similarities[those], right[those])
-    return Cutoffs(tables, measured_on or {})
+    return Cutoffs(tables, dict(measured_on or {}))
 
 
 def _check_table(table: CutoffTable, where: str, again: str) -> None:
@@ -311,6 +341,8 @@ def measured_cutoffs(
     Raises:
       BadInput: fewer than _LEAST_MENTIONS mentions are left.
     """
+    from coder_jax.mapping.normalizer import why_unanswerable
+
     exact = normalizer.exact(mentions)
     kept = [
         row
@@ -350,6 +382,8 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
         weight = _best_weight(candidates, mentions, gold)
     similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
     found = np.isfinite(similarities)
+    from coder_jax.mapping.normalizer import Confidence
+
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
     likely = np.full(len(mentions), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
@@ -371,6 +405,8 @@ def _best_weight(
     ]
     best = max(right)
     equal = [weight for weight, count in zip(_WEIGHTS, right, strict=True) if count == best]
+    from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS
+
     return min(equal, key=lambda weight: abs(weight - WEIGHT_OF_LETTERS))
 
 
@@ -388,6 +424,8 @@ def _outcomes(
         bool(found) and found[0].concept in concepts
         for found, concepts in zip(ranked, gold, strict=True)
     ]
+    from coder_jax.mapping.normalizer import margin_of
+
     return np.array(similarities), np.array([margin_of(one) for one in ranked]), np.array(right)
 
 

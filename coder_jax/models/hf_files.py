@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.buckets import local_folder
@@ -76,15 +76,6 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
     return _download(name)
-
-
-def here_or_fetched(path: str | Path) -> Path:
-    """The path itself if it exists on this machine, else the fetched folder of a model.
-
-    Raises:
-      BadInput: as `find_folder`, if nothing is here.
-    """
-    return Path(path) if Path(path).exists() else find_folder(path)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
@@ -247,16 +238,44 @@ class EncoderSettings:
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportedEncoder:
+    """coder_jax.json of an export: its settings, and what it was made by."""
+
+    format: str = ENCODER.format
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
+    recipe: dict[str, Any] | UnsetType = UNSET
+    dataset_hash: str | None | UnsetType = UNSET
+    languages: list[str] | UnsetType = UNSET
+    vocabulary: dict[str, Any] | UnsetType = UNSET
+    """What was added to the vocabulary of an encoder."""
+    versions: dict[str, Any] | UnsetType = UNSET
+
+    @property
+    def settings(self) -> EncoderSettings:
+        return EncoderSettings(self.pooling, self.cleaning, self.max_length, self.attend_padding)
+
+
+def read_export(folder: Path) -> ExportedEncoder | None:
+    """What coder_jax.json of a model folder says; None if the folder is no export of ours.
+
+    Raises BadInput if it is broken, or of another version.
+    """
+    path = folder / ENCODER.file
+    return read_identity(path, ENCODER, ExportedEncoder) if path.is_file() else None
+
+
 def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSettings:
     """The settings that a model folder asks for, with `pooling` in their place where given.
 
     Raises:
       BadInput: a file is broken, or the folder pools in a way that only `pooling` can settle.
     """
-    if (folder / ENCODER.file).is_file():
-        saved = read_identity(folder / ENCODER.file, ENCODER)
-        own = {name: saved[name] for name in asdict(EncoderSettings())}
-        return EncoderSettings(**own).changed(pooling=pooling)
+    if export := read_export(folder):
+        return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
@@ -267,13 +286,13 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
 
 def read_languages(folder: Path) -> tuple[str, ...]:
     """The languages that an export of ours was trained on; none if unknown."""
-    path = folder / ENCODER.file
-    return tuple(read_identity(path, ENCODER).get("languages", ())) if path.is_file() else ()
+    export = read_export(folder)
+    return tuple(export.languages or ()) if export else ()
 
 
-def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any]) -> None:
-    """Writes coder_jax.json: the settings, and `extra` (recipe, dataset hash, versions, ...)."""
-    write_identity(folder / ENCODER.file, ENCODER, asdict(settings) | extra)
+def write_settings(folder: Path, settings: EncoderSettings, **extra: Any) -> None:
+    """Writes coder_jax.json: the settings, and what else `ExportedEncoder` has."""
+    write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**asdict(settings), **extra))
 
 
 def _sentence_transformers_pooling(folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -339,23 +339,28 @@ def name_vectors(
 # words.txt                 a word in each line
 # word_vectors.safetensors  vectors, float32 [words, D]: the fixed ones of these words
 
-_MODEL_TYPE = "bne"
+_MODEL_TYPE: Literal["bne"] = "bne"
 _CONFIG, _WORDS = "config.json", "words.txt"
 WEIGHT_FILES = (SAFETENSORS, _WORDS, WORD_VECTORS)
 _AGAIN = "export the run again"
 
 
-class _NameConfig(TypedDict):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _NameConfig:
     """config.json."""
 
-    model_type: Literal["bne"]
+    model_type: Literal["bne"] = _MODEL_TYPE
     alphabet: str
     width: Width
     character_width: Annotated[int, Meta(ge=1, le=100_000)]
     hidden: Annotated[int, Meta(ge=1, le=100_000)]
     cell: Literal["plain", "coupled"]
     projection: Literal["linear", "tanh"]
+    marks: list[str] = dataclasses.field(default_factory=lambda: list(MARKS))
     word_rules: Hash
+    token_pattern: str = TOKEN.pattern
+    stop_words: list[str] = dataclasses.field(default_factory=lambda: sorted(STOP_WORDS))
+    most_characters: int = MOST_CHARACTERS
 
 
 class NameFiles(NamedTuple):
@@ -376,14 +381,8 @@ def is_name_encoder(folder: Path) -> bool:
 def write_name_encoder(folder: Path, encoder: NameFiles) -> None:
     """Writes the files."""
     shape = dataclasses.asdict(encoder.config) | {"alphabet": encoder.alphabet.characters}
-    rules = {
-        "word_rules": rules_hash(),
-        "token_pattern": TOKEN.pattern,
-        "stop_words": sorted(STOP_WORDS),
-        "most_characters": MOST_CHARACTERS,
-    }
-    about = {"model_type": _MODEL_TYPE, **shape, "marks": list(MARKS), **rules}
-    write_json(folder / _CONFIG, about)
+    about = _NameConfig(**shape, word_rules=rules_hash())
+    write_json(folder / _CONFIG, dataclasses.asdict(about))
     save_file(_named(encoder.params), folder / SAFETENSORS, metadata={"format": "pt"})
     words = "".join(f"{word}\n" for word in encoder.vectors.strings)
     (folder / _WORDS).write_text(words, encoding="utf-8")
@@ -399,14 +398,14 @@ def read_name_encoder(folder: Path) -> NameFiles:
             expected; or words by other rules than this version's.
     """
     about = typed(read_json(folder / _CONFIG), _NameConfig, str(folder / _CONFIG), _AGAIN)
-    if about["word_rules"] != rules_hash():
+    if about.word_rules != rules_hash():
         raise BadInput(
-            f"{folder / _CONFIG}: its words were made by rules of hash {about['word_rules'][:12]}; "
+            f"{folder / _CONFIG}: its words were made by rules of hash {about.word_rules[:12]}; "
             f"expected those of this version, {rules_hash()[:12]}: export a run of this version"
         )
-    alphabet = Alphabet(about["alphabet"])
+    alphabet = Alphabet(about.alphabet)
     shape = {
-        field.name: about[field.name]  # type: ignore[literal-required]
+        field.name: getattr(about, field.name)
         for field in dataclasses.fields(NameEncoderConfig)
         if field.name != "alphabet"
     }

@@ -180,7 +180,7 @@ def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
     if not (path / "manifest.json").is_file():
         return {}
     dataset = open_dataset(path, strings=True)
-    names = [bare_type(one) for one in dataset.manifest["semantic_types"]]
+    names = [bare_type(one) for one in dataset.manifest.semantic_types]
     held = np.split(dataset.types, dataset.type_start[1:-1])
     return {
         cui: [names[one] for one in numbers]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for, tables_of
 from coder_jax.evaluation.normalization import wrong_answers
-from coder_jax.evaluation.record import EvaluationRecord, read_records
+from coder_jax.evaluation.record import Answers, EvaluationRecord, read_records
 from coder_jax.evaluation.results import Table
 from coder_jax.mapping.confidence import ALL, Cutoff, Cutoffs, CutoffTable
 from coder_jax.report.curves import evaluated_among, is_number, scores_in
@@ -281,9 +281,9 @@ def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
     """A record whose paths of tables are relative to this folder."""
     if record.answers is None:
         return record
-    files = record.answers["predictions"].items()
+    files = record.answers.predictions.items()
     found = {fold: str(folder / file) for fold, file in files}
-    return replace(record, answers=record.answers | {"predictions": found})
+    return replace(record, answers=replace(record.answers, predictions=found))
 
 
 def _rising(numbers: Sequence[float | None]) -> bool:
@@ -353,30 +353,30 @@ def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
     ]
 
 
-def _shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersShown:
+def _shown_of(record: EvaluationRecord, answers: Answers) -> AnswersShown:
     """The answers of one record."""
     name = f"{record.benchmark}, {record.encoder.pooling}: {record.encoder.model}"
-    held = {"tables": answers["cutoffs"], "measured_on": {}}
     again = "make it again with `python -m coder_jax evaluate --json`"
-    tables = Cutoffs.from_described(held, f"--results: {name}", again).tables
-    files = [Path(file) for file in answers["predictions"].values()]
+    tables = answers.cutoffs
+    Cutoffs(tables).check(f"--results: {name}", again)
+    files = [Path(file) for file in answers.predictions.values()]
     there = [file for file in files if file.is_file()]
     wrong = [row for file in there for row in wrong_answers(file)]
     wrong.sort(key=lambda row: -row["similarity"])
-    drawn = answers["similarities"]
-    if not (drawn["low"] < drawn["high"] and len(drawn["right"]) == len(drawn["wrong"]) > 0):
+    drawn = answers.similarities
+    if not (drawn.low < drawn.high and len(drawn.right) == len(drawn.wrong) > 0):
         raise BadInput(
-            f"--results: {name}: found similarities from {drawn['low']} to {drawn['high']} in "
-            f"{len(drawn['right'])} bins of right and {len(drawn['wrong'])} of wrong answers; "
+            f"--results: {name}: found similarities from {drawn.low} to {drawn.high} in "
+            f"{len(drawn.right)} bins of right and {len(drawn.wrong)} of wrong answers; "
             f"expected as many bins of both; {again}"
         )
     shown = tables if len(tables) > 2 else {ALL: tables[ALL]}  # a single language is all
     return AnswersShown(
         name,
-        drawn["low"],
-        drawn["high"],
-        drawn["right"],
-        drawn["wrong"],
+        drawn.low,
+        drawn.high,
+        drawn.right,
+        drawn.wrong,
         {language: table for language, table in shown.items() if table.cutoffs},
         [
             WrongAnswer(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +53,8 @@ from coder_jax.models.names import (
     write_name_encoder,
 )
 from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
+from coder_jax.training.run_folder import DataOfRun, Run, StartOfRun
 from coder_jax.training.system import (
-    PROOF,
     Batch,
     Config,
     Loss,
@@ -84,7 +84,8 @@ from data_pipeline.batches.names import (
     pack_names,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
-from data_pipeline.files.identity import LONGEST, DataOfRun, Hash, Run, StartOfRun, Width
+from data_pipeline.dataset.store import Manifest
+from data_pipeline.files.identity import LONGEST, Hash, Width
 from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import open_vectors
@@ -242,7 +243,8 @@ def _bne_loss(
 # The content of a BNE run's run.json, as types for `identity.typed`.
 
 
-class _VectorsOfRun(TypedDict):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _VectorsOfRun:
     """The word vectors of a run, in run.json."""
 
     variant: Literal["words", "names", "names_concepts"]
@@ -251,19 +253,20 @@ class _VectorsOfRun(TypedDict):
     content_hash: Hash
 
 
-class _StartOfNames(StartOfRun):
+class _StartOfNames(StartOfRun, frozen=True, kw_only=True):
     """The start of a run, in run.json."""
 
     alphabet: str
     width: Width
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _NameRun(Run):
     """run.json of a run of BNE."""
 
-    dataset: DataOfRun  # type: ignore[misc]
-    vectors: _VectorsOfRun  # type: ignore[misc]
-    start: _StartOfNames  # type: ignore[misc]
+    dataset: DataOfRun
+    vectors: _VectorsOfRun
+    start: _StartOfNames
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -292,7 +295,7 @@ class BneSystem(System):
     name: ClassVar[str] = "bne"
     title: ClassVar[str] = "BNE"
     paper: ClassVar[str] = "Phan, Sun and Tay 2019"
-    content: ClassVar[Any] = _NameRun
+    content: ClassVar[type[Run]] = _NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
     batch: Annotated[NameSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NameSpec)
@@ -367,37 +370,38 @@ class BneSystem(System):
         return {"encoder": Part(), "scale": Part()}
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[_StartOfNames, Params]:
         assert isinstance(source, NameBatches)
-        width = source.grams.manifest["width"]
-        return {"alphabet": source.alphabet.characters, "width": width}, {}
+        width = source.grams.manifest.width
+        return _StartOfNames(alphabet=source.alphabet.characters, width=width), {}
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[_StartOfNames, Params]:
         """The other run's parameters and alphabet; its vectors must have the same width."""
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         recorded_start, params = super().init_from_run(run, source)
-        width = self.load_initial(source)[0]["width"]
-        if recorded_start["width"] != width:
+        assert isinstance(recorded_start, _StartOfNames)
+        width = self.load_initial(source)[0].width
+        if recorded_start.width != width:
             raise BadInput(
                 f"--init {self.model.init}: found vectors of width {width}, but the run to start "
-                f"from has {recorded_start['width']}; expected vectors of that width: make some "
-                f"with `python -m data_pipeline.skip_gram --size {recorded_start['width']}`"
+                f"from has {recorded_start.width}; expected vectors of that width: make some "
+                f"with `python -m data_pipeline.skip_gram --size {recorded_start.width}`"
             )
         return recorded_start, params
 
-    def config(self, recorded_start: Mapping[str, Any]) -> NameEncoderConfig:
+    def config(self, recorded_start: Any) -> NameEncoderConfig:
         """The shape of the encoder."""
         return NameEncoderConfig(
-            alphabet=Alphabet(recorded_start["alphabet"]).size,
-            width=recorded_start["width"],
+            alphabet=Alphabet(recorded_start.alphabet).size,
+            width=recorded_start.width,
             character_width=self.model.characters,
             hidden=self.model.hidden,
             cell=self.model.cell,
             projection=self.model.projection,
         )
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         params: Params = {"encoder": name_encoder_shapes(self.config(recorded_start))}
         if self.learned_scale:
             params["scale"] = jax.ShapeDtypeStruct((2,), jnp.float32)
@@ -420,7 +424,7 @@ class BneSystem(System):
         return new, {}
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         """Copies the word vectors into the run, as its encoder needs them."""
         assert isinstance(source, NameBatches)
@@ -431,7 +435,7 @@ class BneSystem(System):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L_syn + L_def + L_ctx (equation 6), each the mean over the names of the step."""
         config = self.config(recorded_start)
         rate = self.model.dropout if dropout else 0.0
@@ -479,7 +483,7 @@ class BneSystem(System):
 
         def score(view: View) -> dict[str, dict[str, float]]:
             alphabet, config = (
-                Alphabet(view.recorded_start["alphabet"]),
+                Alphabet(view.recorded_start.alphabet),
                 self.config(view.recorded_start),
             )
             reader = NameReader(config, view.params["encoder"], alphabet, words)
@@ -489,12 +493,12 @@ class BneSystem(System):
 
     # ---- What proves what leaves the run ----
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof:
+    def proof(self, source: BatchSource, recorded_start: Any) -> Proof:
         assert isinstance(source, NameBatches)
         terms = source.some_terms()
-        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
+        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest.cleaning).to_list()
         words, tokens, start = numbered([words_of(name) for name in cleaned])
-        table = WordTable.of(words, Alphabet(recorded_start["alphabet"]), source.grams.words)
+        table = WordTable.of(words, Alphabet(recorded_start.alphabet), source.grams.words)
         needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
         row = RowSize(length, *map(int, needs[1:]))
         block = pack_names(table, tokens, start, row, int(needs[0]))
@@ -637,19 +641,19 @@ _MODULE, _CLEANING = "name_encoder.py", "cleaning.json"
 
 def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
     """The encoder of a run."""
-    recorded_start = run.identity["start"]
+    saved = run.described(_NameRun)
     reader = NameReader(
-        system.config(recorded_start),
+        system.config(saved.start),
         run.params["encoder"],
-        Alphabet(recorded_start["alphabet"]),
+        Alphabet(saved.start.alphabet),
         open_vectors(run.folder / _COPIED_VECTORS).words,
     )
-    return TermEncoder(reader, None, _settings_of(run.identity["dataset"]))
+    return TermEncoder(reader, None, _settings_of(saved.dataset))
 
 
-def _settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
+def _settings_of(dataset: DataOfRun | Manifest) -> EncoderSettings:
     """How terms become vectors: cleaned like the dataset's, of any length."""
-    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
+    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset.cleaning, max_length=LONGEST)
 
 
 def _export_names(
@@ -689,7 +693,7 @@ def _export_names(
     try:
         with whole_folder(out) as new:
             _write_files(new, encoder, description)
-            differences = _compare_names(new, encoder, run.notes.get(PROOF))
+            differences = _compare_names(new, encoder, run.notes.proof or None)
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -715,13 +719,11 @@ def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, A
         if name in description
     }
     versions = {name: version(name) for name in ("jax", "flax")}
-    write_settings(folder, encoder.settings, known | {"versions": versions})
+    write_settings(folder, encoder.settings, **known, versions=versions)
     (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def _compare_names(
-    folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
-) -> dict[str, float]:
+def _compare_names(folder: Path, encoder: TermEncoder, proof: Any = None) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
 
     They are compared with the encoder's of PROBE_TERMS, and with those that training gave.
@@ -745,15 +747,15 @@ def _compare_names(
 
 def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the model card, from run.json and metrics.jsonl."""
-    dataset, vectors = run.identity["dataset"], run.identity["vectors"]
+    saved = run.described(_NameRun)
+    dataset, vectors = saved.dataset, saved.vectors
     return {
         **run_summary(system, run),
         "data": {
-            "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{dataset['counts']['concepts']:,}",
-            "terms": f"{dataset['counts']['terms']:,}",
-            "cleaning": dataset["cleaning"],
-            "vectors of words": f"skip-grams ({vectors['variant']}), hash "
-            f"{vectors['content_hash'][:12]}",
+            "terminology": f"{dataset.name} {dataset.release}",
+            "concepts": f"{dataset.counts.concepts:,}",
+            "terms": f"{dataset.counts.terms:,}",
+            "cleaning": dataset.cleaning,
+            "vectors of words": f"skip-grams ({vectors.variant}), hash {vectors.content_hash[:12]}",
         },
     }

@@ -12,7 +12,6 @@ each, from which the groups after it are drawn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -29,6 +28,7 @@ from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import (
+    EncoderOfRun,
     EncoderSystem,
     Head,
     ModelConfig,
@@ -42,15 +42,17 @@ from coder_jax.systems.group_system import (
     GroupRun,
     MultiSimilarity,
     RelationTable,
+    StartOfGroups,
     check_no_corrupted_tails,
     coder_loss,
-    counts_of_labels,
     mean_over_groups,
+    start_of_groups,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import Manifest, TripletDataset
 from data_pipeline.process import BadInput
 
 
@@ -61,7 +63,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     name: ClassVar[str] = "coderpp"
     title: ClassVar[str] = "CODER++"
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
-    content: ClassVar[Any] = GroupRun
+    content: ClassVar[type[Run]] = GroupRun
 
     batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=NeighbourSpec
@@ -121,12 +123,10 @@ class CoderPlusPlusSystem(EncoderSystem):
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        return start_of_groups(encoder, manifest)
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -21,18 +21,18 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NotRequired,
     Protocol,
     Self,
-    TypedDict,
 )
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import polars as pl
 import tyro
 from jax.sharding import Mesh, PartitionSpec
+from msgspec import UNSET, UnsetType
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
 from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
@@ -47,12 +47,23 @@ from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder
 from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
 from coder_jax.training.metrics import read_metrics
-from coder_jax.training.run_folder import is_run, read_run_identity, small_files
+from coder_jax.training.run_folder import (
+    AnyDataOfRun,
+    CarriedFrom,
+    ConfigOfRun,
+    DataOfRun,
+    Run,
+    StartOfRun,
+    SystemOfRun,
+    TokenizerOfRun,
+    read_run_identity,
+    small_files,
+    system_name,
+)
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
-    PROOF,
-    START,
     Batch,
+    Notes,
     OptimizerConfig,
     Params,
     Part,
@@ -73,16 +84,6 @@ from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rat
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
-from data_pipeline.files.identity import (
-    CarriedFrom,
-    ConfigOfRun,
-    DataOfRun,
-    Run,
-    StartOfRun,
-    SystemOfRun,
-    TokenizerOfRun,
-    typed,
-)
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
@@ -217,48 +218,60 @@ def unit_length(vectors: jax.Array) -> jax.Array:
 # The content of run.json for systems with an encoder, as types for `identity.typed`.
 
 
-class EncoderOfRun(TypedDict):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderOfRun:
     """The encoder that a run started from, in run.json."""
 
     config: dict[str, Any]
     pooler: bool
     license: str | None
-    weights_hash: NotRequired[str]  # of its parameters; absent if it is that of another run
-    run: NotRequired[CarriedFrom]
+    weights_hash: str | UnsetType = UNSET  # of its parameters; absent if it is that of another run
+    run: CarriedFrom | UnsetType = UNSET
 
 
-class ModelOfRun(TypedDict):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOfRun:
     """The settings of a run's `ModelConfig` that other commands read."""
 
     pooling: str
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SystemOfEncoder(SystemOfRun):
     """The settings of a run's `EncoderSystem` that other commands read."""
 
     model: ModelOfRun
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigOfEncoder(ConfigOfRun):
     """The configuration in run.json."""
 
-    system: SystemOfEncoder  # type: ignore[misc]
+    system: SystemOfEncoder
 
 
-class StartOfEncoder(StartOfRun):
+class StartOfEncoder(StartOfRun, frozen=True, kw_only=True):
     """The start of a run, in run.json."""
 
     encoder: EncoderOfRun
 
+    @property
+    def is_another_run(self) -> bool:
+        """Whether a run started from another run's parameters."""
+        return self.origin is not UNSET or self.encoder.run is not UNSET
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunWithEncoder(Run):
     """run.json of a system that trains an encoder, on data of any kind."""
 
-    config: ConfigOfEncoder  # type: ignore[misc]
-    tokenizer: TokenizerOfRun  # type: ignore[misc]
-    start: StartOfEncoder  # type: ignore[misc]
+    config: ConfigOfEncoder
+    dataset: AnyDataOfRun
+    tokenizer: TokenizerOfRun
+    start: StartOfEncoder
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderRun(RunWithEncoder):
     """run.json of a system that trains an encoder on a dataset."""
 
@@ -300,7 +313,7 @@ class Head(abc.ABC):
         """The training of this part."""
 
     @abc.abstractmethod
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
         """The shapes of its arrays, for an encoder of `width`; None if this run does not have the
         part.
         """
@@ -309,7 +322,7 @@ class Head(abc.ABC):
     def init_params(self, shapes: Tree) -> Tree:
         """In traced code: its initial arrays."""
 
-    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Any) -> Tree | None:
         """Its arrays when a run starts from another run's parameters; None: initialize.
 
         Args:
@@ -322,7 +335,7 @@ class Head(abc.ABC):
     def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
         """Raise BadInput for values that do not fit each other."""
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:  # noqa: B027
+    def check_data(self, manifest: Any, folder: Path) -> None:  # noqa: B027
         """Raise BadInput if a dataset lacks what this part learns from."""
 
 
@@ -334,7 +347,7 @@ class EncoderSystem(System):
     trained beside the encoder, and what the loss is.
     """
 
-    content: ClassVar[Any] = EncoderRun
+    content: ClassVar[type[Run]] = EncoderRun
     title: ClassVar[str]
     """What the model card calls it."""
     paper: ClassVar[str]
@@ -355,16 +368,15 @@ class EncoderSystem(System):
         """Hyperparameters that the model card tells."""
         return {}
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: Any) -> dict[str, Any]:
         """The facts about the data for the model card, from run.json."""
-        counts = dataset["counts"]
         return {
-            "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{counts['concepts']:,}",
-            "terms": f"{counts['terms']:,}",
-            "triplets": f"{counts['triplets']:,}",
-            "relations": len(dataset["relations"]),
-            "cleaning": dataset["cleaning"],
+            "terminology": f"{dataset.name} {dataset.release}",
+            "concepts": f"{dataset.counts.concepts:,}",
+            "terms": f"{dataset.counts.terms:,}",
+            "triplets": f"{dataset.counts.triplets:,}",
+            "relations": len(dataset.relations),
+            "cleaning": dataset.cleaning,
         }
 
     @property
@@ -372,7 +384,7 @@ class EncoderSystem(System):
         """The parts trained beside the encoder."""
         return ()
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    def check_data(self, manifest: Any, folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
         for head in self.heads:
             head.check_data(manifest, folder)
@@ -414,9 +426,9 @@ class EncoderSystem(System):
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
-        if is_run(self.model.init):
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfEncoder, Params]:
+        if system_name(self.model.init):
             return self._load_encoder_of(self.model.init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)
@@ -424,29 +436,30 @@ class EncoderSystem(System):
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
         _check_length(source.manifest, bert.config, self.model.init)
         parameters = split_encoder(bert)[1]
-        encoder = {
-            "config": hf_config,
-            "pooler": bert.pooler is not None,
-            "license": _read_license(folder),
-            "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
-        }
+        encoder = EncoderOfRun(
+            config=hf_config,
+            pooler=bert.pooler is not None,
+            license=_read_license(folder),
+            weights_hash=hash_arrays(jax.tree.leaves(parameters)),
+        )
         log(str(report))
         return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
 
     def _load_encoder_of(
-        self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
-    ) -> tuple[dict[str, Any], Params]:
+        self, run: str, source: BatchSource, recorded_start: Any
+    ) -> tuple[StartOfEncoder, Params]:
         """`load_initial` with the encoder of an existing run."""
-        taken = recorded_start and recorded_start["encoder"].get("run")
+        taken = recorded_start.encoder.run if recorded_start else UNSET
         other = _read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
-        pooling = other.identity["config"]["system"]["model"]["pooling"]
+        pooling = other.saved.described(RunWithEncoder).config.system.model.pooling
         if self.pools and pooling != self.model.pooling:
             log(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
         log(f"starting with the encoder of step {other.step} of {run}")
-        return {**start, "encoder": start["encoder"] | {"run": other.provenance}}, params
+        encoder = dataclasses.replace(start.encoder, run=other.provenance)
+        return msgspec.structs.replace(start, encoder=encoder), params
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfEncoder, Params]:
         start, params = self._encoder_from_run(run, source)
         shapes, _ = self.shapes(start)
         for head in self.heads:
@@ -457,40 +470,38 @@ class EncoderSystem(System):
 
     def _encoder_from_run(
         self, run: SavedRun, source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
+    ) -> tuple[StartOfEncoder, Params]:
         """`init_from_run` for the encoder alone."""
-        identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
+        saved = run.described(RunWithEncoder)
         self.check_data(source.manifest, source.folder)
-        ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
-        if ours["hash"] != theirs["hash"]:
+        ours, theirs = source.manifest.tokenizer, saved.tokenizer
+        if ours.hash != theirs.hash:
             raise BadInput(
-                f"the run to start from has a tokenizer of hash {theirs['hash'][:12]}, but the "
-                f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
+                f"the run to start from has a tokenizer of hash {theirs.hash[:12]}, but the "
+                f"dataset was tokenized with {ours.name}, hash {ours.hash[:12]}; build the "
                 "dataset with that run's tokenizer"
             )
-        encoder = identity["start"]["encoder"].copy()
-        encoder.pop("weights_hash", None)  # of the encoder that the other run began with
-        _check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
-        if self.model.pooling == "pooler" and not encoder["pooler"]:
+        # The hash of weights is of the encoder that the other run began with.
+        encoder = dataclasses.replace(saved.start.encoder, weights_hash=UNSET)
+        _check_length(source.manifest, read_config(encoder.config), "the run to start from")
+        if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         _check_encoder(run, "the run to start from")
         return self.start_to_record(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The facts about the start that `shapes` and `loss` need, as JSON."""
-        return {"encoder": dict(encoder)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
+        """What `shapes` and `loss` must know of the start."""
+        return StartOfEncoder(encoder=encoder)
 
-    def structure(self, recorded_start: Mapping[str, Any]) -> Bert:
+    def structure(self, recorded_start: Any) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
-        encoder, rate = recorded_start["encoder"], self.model.dropout
-        config = read_config(encoder["config"])
+        encoder, rate = recorded_start.encoder, self.model.dropout
+        config = read_config(encoder.config)
         if rate is not None:
             config = config.with_dropout(rate)
-        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
+        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder.pooler)
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         structure = self.structure(recorded_start)
         params: Params = {"encoder": split_encoder(structure)[1]}
         for head in self.heads:
@@ -531,7 +542,7 @@ class EncoderSystem(System):
             )
         }
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
+    def proof(self, source: BatchSource, recorded_start: Any) -> Proof | None:
         return _encoder_proof(self, source, recorded_start)
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
@@ -550,21 +561,21 @@ class EncoderSystem(System):
 # Checks of an initial encoder against the data, and licenses.
 
 
-def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
+def _check_tokenizer(manifest: Any, folder: Path, init: str) -> None:
     """Raise BadInput if the dataset's tokenizer is not the encoder's."""
-    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
+    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest.tokenizer.hash
     if found != expected:
         raise BadInput(
             f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
-            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
+            f"{manifest.tokenizer.name}, hash {expected[:12]}; build the dataset with "
             f"--tokenizer {init}, or start from the other encoder"
         )
 
 
-def _check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
+def _check_length(manifest: Any, config: BertConfig, init: str) -> None:
     """Raise BadInput if the dataset has pieces or positions that the encoder lacks."""
-    check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
-    longest = manifest["tokenizer"]["max_length"]
+    check_vocabulary(manifest.tokenizer.vocab_size, config, init)
+    longest = manifest.tokenizer.max_length
     if longest > config.longest_term:
         raise BadInput(
             f"the dataset's terms have up to {longest} tokens, but {init} has "
@@ -580,7 +591,7 @@ def _read_license(folder: Path) -> str | None:
     return ModelCard.load(card).data.license if card.exists() else None
 
 
-def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
+def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> OtherRun:
     """An encoder to start from that is a run; the rest is as in `read_other_run`.
 
     Raises:
@@ -605,6 +616,7 @@ class DescribedSystem(Protocol):
 
     title: ClassVar[str]
     paper: ClassVar[str]
+    content: ClassVar[type[Run]]
 
     @property
     def batch(self) -> StepSpec:
@@ -631,25 +643,28 @@ def encoder_of(run: SavedRun) -> TermEncoder:
 
 def trained_bert(run: SavedRun) -> Bert:
     """The encoder of a run, in float32."""
-    encoder = run.identity["start"]["encoder"]
-    config = read_config(encoder["config"])
-    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder["pooler"]))
+    encoder = run.described(RunWithEncoder).start.encoder
+    config = read_config(encoder.config)
+    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder.pooler))
     return merge_encoder(graph, run.params["encoder"])
 
 
 def _trained_settings(run: SavedRun) -> EncoderSettings:
     """How training made vectors of terms."""
+    saved = run.described(RunWithEncoder)
     return EncoderSettings(
-        pooling=run.identity["config"]["system"]["model"]["pooling"],
-        cleaning=run.identity["dataset"]["cleaning"],
-        max_length=run.identity["tokenizer"]["max_length"],
+        pooling=saved.config.system.model.pooling,
+        cleaning=saved.dataset.cleaning,
+        max_length=saved.tokenizer.max_length,
     )
 
 
 def _trained_relations(run: SavedRun) -> ExportedRelations | None:
     """The relation table of a run with its labels; None if it has none."""
     table = run.params.get("relations")
-    return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
+    if table is None:
+        return None
+    return ExportedRelations(table, run.described(EncoderRun).dataset.relations)
 
 
 def export_trained(
@@ -673,7 +688,7 @@ def export_trained(
     return export_encoder(
         trained_bert(run),
         run.folder / "tokenizer",
-        run.identity["start"]["encoder"]["config"],
+        run.described(RunWithEncoder).start.encoder.config,
         out,
         pooling=settings.pooling,
         cleaning=settings.cleaning,
@@ -682,27 +697,28 @@ def export_trained(
         card={**_describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
         beside=beside,
-        proof=run.notes.get(PROOF),
+        proof=run.notes.proof or None,
     )
 
 
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the model card, from run.json and metrics.jsonl."""
-    start = run.identity["start"]
+    saved: Any = run.described(system.content)
     return {
         **run_summary(system, run),
-        "license": start["encoder"]["license"],
+        "license": saved.start.encoder.license,
         # With --from, or --init of a run, the start was another run, which has a base of its own.
-        "base_model": None if of_another_run(start) else system.model.init,
-        "data": system.data_summary(run.identity["dataset"]),
+        "base_model": None if saved.start.is_another_run else system.model.init,
+        "data": system.data_summary(saved.dataset),
     }
 
 
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the card of any system with a dataset, whether it has a BERT or not."""
-    config, dataset = run.identity["config"], run.identity["dataset"]
-    batch, optimizer = system.batch, config["optimizer"]
-    by_language = dataset["counts"].get("terms_by_language", {})
+    saved: Any = run.described(system.content)
+    config, batch = saved.config, system.batch
+    # Mentions have none.
+    by_language: dict[str, int] = getattr(saved.dataset.counts, "terms_by_language", {})
     metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
     lines = read_metrics(metrics) if metrics.exists() else []
     rows = [
@@ -711,27 +727,22 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
         if "heldout" in line.get("eval", {}) and line["step"] == run.step and not run.weights
     ]
     return {
-        "name": f"{system.title} ({config['recipe']})",
+        "name": f"{system.title} ({config.recipe})",
         "method": f"{system.title} ({system.paper})",
         "languages": [name for name, terms in by_language.items() if terms],
         "recipe": {
-            "name": config["recipe"],
-            "steps": f"{run.step:,} of {optimizer['steps']:,}",
+            "name": config.recipe,
+            "steps": f"{run.step:,} of {config.optimizer.steps:,}",
             **({"weights": run.weights} if run.weights else {}),
             "terms per step": batch.terms,
             **batch.hyperparameters(),
             **system.hyperparameters(),
-            "learning rate": optimizer["learning_rate"],
+            "learning rate": config.optimizer.learning_rate,
             "seed": batch.seed,
         },
         "results": rows,
-        "dataset_hash": dataset["content_hash"],
+        "dataset_hash": saved.dataset.content_hash,
     }
-
-
-def of_another_run(start: Mapping[str, Any]) -> bool:
-    """Whether a run started from another run's parameters."""
-    return "from" in start or "run" in start["encoder"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -791,21 +802,22 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
     assert isinstance(system, EncoderSystem)
     if not 0 <= weight <= 1:
         raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
-    if of_another_run(run.identity["start"]):
+    start = run.described(RunWithEncoder).start
+    if start.is_another_run:
         raise BadInput(
             "--interpolate: the run began with what another run had learnt, which may have changed "
             "since; expected one that began with an encoder (--init)"
         )
-    init, began = system.model.init, run.identity["start"]["encoder"]
+    init, began = system.model.init, start.encoder
     bert, config, _ = load_bert(find_folder(init), pooling=system.model.pooling)
     found = read_config(config), bert.pooler is not None
-    if found != (read_config(began["config"]), began["pooler"]):
+    if found != (read_config(began.config), began.pooler):
         raise BadInput(
             f"--interpolate: {init} is another encoder than when the run began: its config.json "
             "says something else; put the old one back"
         )
     parameters = split_encoder(bert)[1]
-    found_hash, expected_hash = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
+    found_hash, expected_hash = hash_arrays(jax.tree.leaves(parameters)), began.weights_hash
     if expected_hash and found_hash != expected_hash:
         raise BadInput(
             f"--interpolate: {init} has other weights than when the run began: SHA-256 "
@@ -817,7 +829,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         },
         run,
         f"--interpolate: {init}",
-        START,
+        of_start=True,
     )
     mixed = _between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
@@ -847,7 +859,7 @@ def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
     """The run with other encoder weights."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
-        run, params={**run.params, "encoder": encoder}, weights=values, notes={}
+        run, params={**run.params, "encoder": encoder}, weights=values, notes=Notes()
     )
 
 
@@ -963,9 +975,9 @@ def remove_rows(*paths: Path) -> None:
         _note_of(path).unlink(missing_ok=True)
 
 
-def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
+def provenance_of(manifest: Any, *parameters: Any) -> str:
     """The `provenance` of `write_rows`: a hash of a dataset and of trees of arrays."""
-    digest = hashlib.sha256(str(manifest["content_hash"]).encode())
+    digest = hashlib.sha256(str(manifest.content_hash).encode())
     for array in jax.tree.leaves(parameters):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -977,9 +989,7 @@ def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
 _Rows = Mapping[str, Any]
 
 
-def _encoder_proof(
-    system: EncoderSystem, source: BatchSource, recorded_start: Mapping[str, Any]
-) -> Proof:
+def _encoder_proof(system: EncoderSystem, source: BatchSource, recorded_start: Any) -> Proof:
     """The outputs of `EncoderSystem.proof_outputs` for some terms of the data."""
     terms = source.some_terms()
     rows = {**_packed_terms(source, terms), **system.rows_beside(source, terms)}
@@ -998,8 +1008,8 @@ def _encoder_proof(
 
 def _packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
     """Terms in the form of a batch: cleaned, tokenized, packed."""
-    cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
-    longest = source.manifest["tokenizer"]["max_length"]
+    cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest.cleaning).to_list()
+    longest = source.manifest.tokenizer.max_length
     tokens, start = tokenize(load_tokenizer(source.folder / "tokenizer"), cleaned, longest)
     return pack_rows(tokens, start, longest)
 

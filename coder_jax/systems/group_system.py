@@ -8,7 +8,7 @@ it is trained (`RelationTable`, a head), the mean.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from jax.sharding import Mesh, PartitionSpec
 from coder_jax.devices.mesh import BLOCKS, EVERYWHERE, constrain, spread_axes
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.encoder_system import (
+    EncoderOfRun,
     EncoderRun,
     EncoderSystem,
     Head,
@@ -38,24 +39,26 @@ from coder_jax.training.system import (
     Tree,
 )
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.files.identity import Count, typed
+from data_pipeline.dataset.store import Manifest
+from data_pipeline.files.identity import Count
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
 # The content of run.json for systems of groups, beyond that of any encoder.
 
 
-class StartOfGroups(StartOfEncoder):
+class StartOfGroups(StartOfEncoder, frozen=True, kw_only=True):
     """The start of a run, in run.json."""
 
     relations: Count
     types: Count
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupRun(EncoderRun):
     """run.json of a system of groups."""
 
-    start: StartOfGroups  # type: ignore[misc]
+    start: StartOfGroups
 
 
 # -------------------------------------------------------------------------------------------------
@@ -447,19 +450,19 @@ class RelationTable(GroupHead):
             touched="relations" if bilinear and self.lazy else None,
         )
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
-        if not (self.mu and recorded_start["relations"]):
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
+        if not (self.mu and recorded_start.relations):
             return None
-        shape = _table_shape(self.score, recorded_start["relations"], width)
+        shape = _table_shape(self.score, recorded_start.relations, width)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     def init_params(self, shapes: Tree) -> Tree:
         return _init_relations(shapes.shape, noise=self.noise, seed=self.seed)
 
-    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
-        theirs = typed(run.identity, EncoderRun, "run.json of the run to start from")["dataset"]
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Manifest) -> Tree | None:
+        theirs = run.described(EncoderRun).dataset
         # A table with other labels or another shape is not the same table.
-        same_labels = theirs["relations"] == manifest["relations"]
+        same_labels = theirs.relations == manifest.relations
         table = run.params["relations"]
         return table if same_labels and shapes.shape == table.shape else None
 
@@ -475,8 +478,8 @@ class RelationTable(GroupHead):
                 "matrices needs b1 < sqrt(b2); use --relation-update dense"
             )
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        if self.mu and not manifest["relations"]:
+    def check_data(self, manifest: Manifest, folder: Path) -> None:
+        if self.mu and not manifest.relations:
             raise BadInput(
                 f"--mu is {self.mu}, but {folder} has no relations; give --mu 0 to train on "
                 "synonyms alone"
@@ -497,7 +500,7 @@ GroupLoss = Callable[[Group], tuple[jax.Array, dict[str, jax.Array]]]
 def mean_over_groups(
     system: EncoderSystem,
     group_loss: GroupLoss,
-    recorded_start: Mapping[str, Any],
+    recorded_start: Any,
     mesh: Mesh,
     *,
     dropout: bool = True,
@@ -530,12 +533,10 @@ def mean_over_groups(
     return pass_loss
 
 
-def counts_of_labels(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of relations and semantic types of a dataset, for run.json."""
-    return {
-        "relations": len(manifest["relations"]),
-        "types": len(manifest["semantic_types"]),
-    }
+def start_of_groups(encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+    """The start in run.json, with how many relations and semantic types the dataset has."""
+    relations, types = len(manifest.relations), len(manifest.semantic_types)
+    return StartOfGroups(encoder=encoder, relations=relations, types=types)
 
 
 def check_no_corrupted_tails(batch: BatchSpec) -> None:

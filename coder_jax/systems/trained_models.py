@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -22,27 +23,27 @@ from coder_jax.evaluation.benchmark import Benchmark
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames
-from coder_jax.models.hf_files import here_or_fetched
+from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
+    CLASSIFIER,
     MLNormClassesSystem,
     MLNormSystem,
-    is_classifier,
     read_classifier,
 )
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator, GeneratorEnsemble
 from coder_jax.systems.recall_rank.ranking import (
+    RANKER,
     Choice,
     RecallAndRank,
     StagedNormalizer,
     TermRanker,
-    is_ranker,
     ranked,
 )
 from coder_jax.systems.recall_rank.training import (
+    GENERATOR,
     RankSystem,
     RecallSystem,
-    is_generator,
     read_generator,
 )
 from coder_jax.systems.recipes import system_of
@@ -55,15 +56,16 @@ from coder_jax.training.checkpoints import (
     saved_steps,
 )
 from coder_jax.training.run_folder import (
+    RunJson,
     as_it_was,
-    is_run,
     read_run_identity,
     small_files,
     system_name,
+    typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.identity import differences
+from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
 
@@ -71,7 +73,7 @@ from data_pipeline.process import BadInput, tell
 # Reads a trained run: its parameters, and what is recorded of it.
 
 
-def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
+def _check_unchanged(out: Path, step: int, identity: RunJson) -> None:
     """Raise BadInput if run.json changed since a checkpoint was saved, except for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
@@ -97,7 +99,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     files = small_files(out)
     identity = read_run_identity(files)
     system = system_of(identity)
-    identity = read_run_identity(files, system.content)
+    start = typed_run(identity, system.content, str(files / RUN.file)).start
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
@@ -107,7 +109,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     if step is None:
         step = best_step(out) if system.best else steps[-1]
     _check_unchanged(out, step, identity)
-    has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
+    has_extra = jax.tree.leaves(system.shapes(start)[1])
     run = SavedRun(
         step=step,
         params=read_params(out, step),
@@ -127,14 +129,58 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
 
 
 # -------------------------------------------------------------------------------------------------
+# What a path is, by its files: the one answer that all commands go by.
+
+ModelKind = Literal["encoder", "classes", "generator", "ranker"]
+_KIND_OF_SYSTEM: dict[str, ModelKind] = {
+    MLNormSystem.name: "classes",
+    MLNormClassesSystem.name: "classes",
+    RecallSystem.name: "generator",
+    RankSystem.name: "ranker",
+}
+_FILE_OF_KIND: dict[ModelKind, str] = {  # beside the encoder's in an export
+    "classes": CLASSIFIER,
+    "generator": GENERATOR,
+    "ranker": RANKER,
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is there: a run of ours, an export of one, or any encoder of Hugging Face.
+
+    Attributes:
+        path: how it was named.
+        kind: what it learnt beside its encoder, if anything.
+        system: of a run, the name of its system; None for an export, or an encoder.
+        folder: of an export or an encoder, on this machine; None for a run.
+    """
+
+    path: str
+    kind: ModelKind
+    system: str | None = None
+    folder: Path | None = None
+
+    def load_run(self) -> tuple[System, SavedRun]:
+        """The run after its best or newest step, as `load_run` gives it."""
+        return load_run(Path(self.path))
+
+
+def open_model(path: str | Path) -> Model:
+    """What a folder, an address in a bucket or a hub id is; a model of the hub is fetched.
+
+    Raises:
+        BadInput: if it is neither a run nor the folder of a model.
+    """
+    if system := system_name(path):
+        return Model(str(path), _KIND_OF_SYSTEM.get(system, "encoder"), system)
+    folder = find_folder(path)
+    kinds = [kind for kind, file in _FILE_OF_KIND.items() if (folder / file).is_file()]
+    return Model(str(path), kinds[0] if kinds else "encoder", folder=folder)
+
+
+# -------------------------------------------------------------------------------------------------
 # Opens a concept classifier, from a run or an export.
-
-_SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
-
-
-def has_classes(path: str | Path) -> bool:
-    """Whether `path` is a run that learns classes, or the export of one."""
-    return system_name(path) in _SYSTEMS or is_classifier(path)
 
 
 def load_classifier(path: str | Path) -> ConceptClassifier:
@@ -143,19 +189,20 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    if not has_classes(path):
+    model = open_model(path)
+    if model.kind != "classes":
         raise BadInput(f"{path} has no classes; expected a run of the recipe mlnorm, or its export")
-    if not is_run(path):
-        return read_classifier(Path(path))
-    system, run = load_run(Path(path))
+    if model.folder:
+        return read_classifier(model.folder)
+    system, run = model.load_run()
     found: ConceptClassifier = system.trained(run).tables["classes"]
     return found
 
 
 def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
     """SHA-256 of an export's weight files, or of a run's classes; for records."""
-    if not is_run(path):
-        return hash_weights(Path(path))
+    if folder := open_model(path).folder:
+        return hash_weights(folder)
     return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
 
 
@@ -203,20 +250,18 @@ def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Can
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    found = system_name(path)
-    if found == RankSystem.name or (found is None and is_ranker(path)):
+    model = open_model(path)
+    if model.kind == "ranker":
         raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
-    if found is not None:
-        system, run = load_run(Path(path))
+    if model.folder is None:
+        system, run = model.load_run()
         trained = system.trained(run)
         trained.encoder.name = f"{path}, step {run.step}"
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = encoder or TermEncoder.from_pretrained(path)
-    return (
-        read_generator(here_or_fetched(path), encoder)
-        if is_generator(path)
-        else CandidateGenerator(encoder)
-    )
+    if model.kind == "generator":
+        return read_generator(model.folder, encoder)
+    return CandidateGenerator(encoder)
 
 
 def load_generators(
@@ -247,14 +292,15 @@ def load_ranker(path: str | Path) -> TermRanker:
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    if (found := system_name(path)) == RankSystem.name:
-        system, run = load_run(Path(path))
-        ranker: TermRanker = system.trained(run).tables["ranker"]
-        return ranker
-    if found is not None or not is_ranker(path):
-        what = f"a run of the system {found!r}" if found else "no ranker"
+    model = open_model(path)
+    if model.kind != "ranker":
+        what = f"a run of the system {model.system!r}" if model.system else "no ranker"
         raise BadInput(f"{path}: found {what}; expected a run of the recipe rank, or its export")
-    return TermRanker.from_pretrained(path)
+    if model.folder:
+        return TermRanker.from_pretrained(path)
+    system, run = model.load_run()
+    ranker: TermRanker = system.trained(run).tables["ranker"]
+    return ranker
 
 
 # -------------------------------------------------------------------------------------------------
@@ -263,10 +309,7 @@ def load_ranker(path: str | Path) -> TermRanker:
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
     """Whether mentions are answered in stages: several models, a generator, or rankers."""
-    generators = (
-        (found := system_name(one)) == RecallSystem.name or (found is None and is_generator(one))
-        for one in models
-    )
+    generators = (open_model(one).kind == "generator" for one in models)
     return bool(rankers) or len(models) > 1 or any(generators)
 
 

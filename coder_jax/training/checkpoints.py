@@ -28,8 +28,10 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, is_first, lost_host
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
-from coder_jax.training.run_folder import as_it_was, check_identity, lock_run
+from coder_jax.training.run_folder import RunJson, as_it_was, check_identity, lock_run
+from coder_jax.training.system import Notes
 from data_pipeline.files.buckets import address, client_errors, in_bucket, move_folder, open_bucket
+from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -282,13 +284,13 @@ def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
     return _read_text(out, step, "identity")
 
 
-def read_notes(out: Path, step: int) -> dict[str, Any]:
+def read_notes(out: Path, step: int) -> Notes:
     """The notes saved with the checkpoint after `step` steps (`Checkpoints.save`).
 
     Raises:
         BadInput: if it cannot be read.
     """
-    return _read_text(out, step, "notes")
+    return typed(_read_text(out, step, "notes"), Notes, f"the notes of step {step} of {out}")
 
 
 def _read_text(out: Path, step: int, item: str) -> dict[str, Any]:
@@ -544,7 +546,7 @@ class Checkpoints:
             self.manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def restore(
-        self, params: Any, rest: Any, this_run: dict[str, Any], instead: int = 0
+        self, params: Any, rest: Any, this_run: RunJson, instead: int = 0
     ) -> tuple[int, Any, Any, dict[str, Any]]:
         """The newest state, placed on the devices as the given arrays or shapes are.
 
@@ -590,7 +592,7 @@ class Checkpoints:
         return instead
 
     def _read(
-        self, step: int, params: Any, rest: Any, this_run: dict[str, Any]
+        self, step: int, params: Any, rest: Any, this_run: RunJson
     ) -> tuple[Any, Any, dict[str, Any]]:
         """The state after `step` steps and its notes; Damaged if it is not as saved."""
         arrays = ocp.args.Composite(

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from coder_jax.devices.hosts import is_first
-from data_pipeline.files.identity import MetricsLine, decoded_json, read_json, typed
+from data_pipeline.files.identity import Count, decoded_json, read_json, typed
 from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, Stopped, is_quiet, progress_bar
 
@@ -280,6 +282,15 @@ _WAITS = 0.5
 _SECONDS_BETWEEN_WARNINGS = 600.0
 
 
+class _MetricsLine(TypedDict):
+    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
+
+    step: Count
+    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
+    time: NotRequired[str]
+    eval: NotRequired[dict[str, dict[str, float]]]
+
+
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl in order of step; the later of two lines of a step counts.
 
@@ -299,7 +310,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
             continue
         try:
             values = decoded_json(line.encode(), f"{path}:{number}", _WITHOUT)
-            typed(values, MetricsLine, f"{path}:{number}", _WITHOUT)
+            typed(values, _MetricsLine, f"{path}:{number}", _WITHOUT)
         except BadInput:
             if number == len(lines):  # no newline behind it: cut off
                 break

@@ -10,7 +10,6 @@ a checkpoint is kept at each refresh, from which a lost index is made again.
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from jax.sharding import Mesh
 from coder_jax.devices.hosts import barrier, is_first, must_agree
 from coder_jax.training.run_folder import INDEX, RunFiles
 from coder_jax.training.state import TrainState
-from coder_jax.training.system import System, View
+from coder_jax.training.system import IndexOfRun, System, View
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
@@ -41,7 +40,7 @@ class Refresh:
     system: System
     files: RunFiles
     mesh: Mesh
-    recorded_start: Mapping[str, Any]
+    recorded_start: Any
     computed: tuple[int, dict[str, Any]] = dataclasses.field(
         default_factory=lambda: (-1, {}), init=False
     )
@@ -62,8 +61,8 @@ class Refresh:
         return min(step - step % every + every, steps) if every else steps
 
     def at(
-        self, step: int, state: TrainState, source: BatchSource, recorded: Mapping[str, Any] | None
-    ) -> tuple[BatchSource, dict[str, Any] | None]:
+        self, step: int, state: TrainState, source: BatchSource, recorded: IndexOfRun | None
+    ) -> tuple[BatchSource, IndexOfRun | None]:
         """The batches after `step` steps, with the index due then or the latest one.
 
         Args:
@@ -82,18 +81,18 @@ class Refresh:
             return source, None
         if self.due(step):
             folder = self._make(step, state, source)
-            found: dict[str, Any] = {"step": step, "hash": _hash_folder(folder)}
-            must_agree(f"the index of step {step}", found["hash"])
+            found = IndexOfRun(step, _hash_folder(folder))
+            must_agree(f"the index of step {step}", found.hash)
         else:
             assert recorded is not None, "a run between two refreshes has an index"
-            folder = self.files.folder / INDEX / str(recorded["step"])
-            found = {"step": recorded["step"], "hash": _hash_folder(folder)}
+            folder = self.files.folder / INDEX / str(recorded.step)
+            found = IndexOfRun(recorded.step, _hash_folder(folder))
             if found != recorded:
                 raise BadInput(
                     f"the index {folder}, which the run's batches depend on, has the hash "
-                    f"{found['hash'][:12]}; expected {recorded['hash'][:12]}: it is lost or was "
+                    f"{found.hash[:12]}; expected {recorded.hash[:12]}: it is lost or was "
                     f"changed. To make it again, go on from the checkpoint at which it was made: "
-                    f"move the checkpoints after step {recorded['step']} away, and give the same "
+                    f"move the checkpoints after step {recorded.step} away, and give the same "
                     "command again"
                 )
         return source.with_index(folder), found

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -10,14 +9,29 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from coder_jax.devices.hosts import host_count, is_first
 from data_pipeline import process
+from data_pipeline.dataset.store import Counts
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
-from data_pipeline.files.identity import RUN, Run, differences, marked, write_identity
+from data_pipeline.files.identity import (
+    RUN,
+    Count,
+    Hash,
+    Length,
+    Positive,
+    differences,
+    marked,
+    typed,
+    write_identity,
+)
 from data_pipeline.files.identity import read_identity as read_identity_file
 from data_pipeline.files.whole import LOCK as FOLDER_LOCK
 from data_pipeline.files.whole import (
@@ -33,6 +47,8 @@ from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
 # The lock of a run folder, which admits one training process and ends with it.
+
+T = TypeVar("T")
 
 _LOCK = "lock"
 
@@ -195,7 +211,7 @@ def small_files(out: str | Path) -> Path:
     return files.folder
 
 
-def is_run(path: str | Path) -> bool:
+def _is_run(path: str | Path) -> bool:
     """Whether `path` is the folder of a training run, here or in a bucket."""
     if not in_bucket(path):
         return (Path(path) / RUN.file).is_file()
@@ -259,13 +275,99 @@ def _names_in(files: Any, root: str) -> set[str]:
 # OUT/metrics.jsonl   metrics.py
 # OUT/lock            held by the process that trains
 
+
+@dataclass(frozen=True, kw_only=True)
+class AnyDataOfRun:
+    """What run.json says of whatever data a run learns from."""
+
+    name: str
+    release: str
+    cleaning: str
+    content_hash: Hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOfRun(AnyDataOfRun):
+    """What run.json says of the dataset."""
+
+    counts: Counts
+    relations: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerOfRun:
+    """What run.json says of the tokenizer."""
+
+    hash: Hash
+    max_length: Length
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOfRun:
+    """The name of a run's system; its settings are typed by the system."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerOfRun:
+    """What others read of a run's optimizer."""
+
+    steps: Positive
+    learning_rate: Annotated[float, Meta(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigOfRun:
+    """The configuration in run.json."""
+
+    recipe: str
+    system: SystemOfRun
+    optimizer: OptimizerOfRun
+    start: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedFrom:
+    """Which checkpoint of another run a run began with."""
+
+    step: Count
+    run: Hash  # of its run.json
+
+
+class StartOfRun(Struct, frozen=True, kw_only=True):
+    """What a run must know of its start to go on; a system's own has more."""
+
+    origin: CarriedFrom | UnsetType = field(name="from", default=UNSET)
+
+
+class Extension(Struct, frozen=True):
+    """At which step a run was made longer, and its steps before and after."""
+
+    step: Count
+    before: Positive = field(name="from")
+    after: Positive = field(name="to")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """run.json; what there must be of data and start, too, is said by the system."""
+
+    config: ConfigOfRun
+    start: StartOfRun
+    extended: list[Extension] | UnsetType = UNSET
+
+
+RunJson = dict[str, Any]
+"""run.json as it stands, of any version: compared, saved and hashed with all that it has."""
+
 # What an interrupted claim leaves, besides what the run keeps of its data.
 _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 
 
 def identity(
-    config: Mapping[str, Any], data: Mapping[str, Any], start: Mapping[str, Any]
-) -> dict[str, Any]:
+    config: Mapping[str, Any], data: Mapping[str, Any], start: StartOfRun | RunJson
+) -> RunJson:
     """What must not change when a run resumes: all but where and how it is carried out.
 
     Args:
@@ -274,11 +376,13 @@ def identity(
         start: of `System.load_initial`.
     """
     settings = {name: value for name, value in config.items() if name != "run"}
-    parts = {"config": settings, **data, "start": start}
-    return json.loads(json.dumps(marked(RUN, parts)))
+    began = msgspec.to_builtins(start)
+    if "from" in began:
+        began["from"] = began.pop("from")  # last
+    return json.loads(json.dumps(marked(RUN, {"config": settings, **data, "start": began})))
 
 
-def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequence[str]) -> None:
+def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[str]) -> None:
     """Make `out` the folder of this run, or check that it already is.
 
     Args:
@@ -318,12 +422,8 @@ def claim_run_folder(out: Path, this_run: dict[str, Any], data: Path, kept: Sequ
             lock.close()
 
 
-def read_run_identity(out: Path, content: Any = Run) -> dict[str, Any]:
-    """The contents of run.json.
-
-    Args:
-        out: the folder of the run.
-        content: what it must have, of `System.content`.
+def read_run_identity(out: Path) -> RunJson:
+    """The contents of run.json, of the system of whatever run.
 
     Raises:
         BadInput: if there is no run in `out`, or one of another version.
@@ -331,10 +431,23 @@ def read_run_identity(out: Path, content: Any = Run) -> dict[str, Any]:
     path = out / RUN.file
     if not path.exists():
         raise BadInput(f"{out} is not the folder of a training run: it has no run.json; check it")
-    return read_identity_file(path, dataclasses.replace(RUN, content=content))
+    found = read_identity_file(path, RUN, RunJson)
+    typed_run(found, Run, str(path))
+    return found
 
 
-def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any] | None:
+def typed_run(found: RunJson, content: type[T], source: str) -> T:
+    """run.json as a type such as `System.content` has it; BadInput if it is not of the type.
+
+    Args:
+        found: of `read_run_identity`.
+        content: the type.
+        source: what names it in the message.
+    """
+    return typed(found, content, source, f"make it again with `{RUN.command}`")
+
+
+def read_identity_if_any(out: Path, system: str, content: Any) -> RunJson | None:
     """The content of the folder's run.json, if it has one.
 
     Args:
@@ -348,19 +461,19 @@ def read_identity_if_any(out: Path, system: str, content: Any) -> dict[str, Any]
     if not (out / RUN.file).exists():
         return None
     saved = read_run_identity(out)
-    same = saved["config"]["system"]["name"] == system
-    return read_run_identity(out, content) if same else saved
+    if typed_run(saved, Run, str(out)).config.system.name == system:
+        typed_run(saved, content, str(out / RUN.file))
+    return saved
 
 
 def system_name(path: str | Path) -> str | None:
     """The name of a run's system; None if it is not a run."""
-    if not is_run(path):
+    if not _is_run(path):
         return None
-    name: str = read_run_identity(small_files(path))["config"]["system"]["name"]
-    return name
+    return typed_run(read_run_identity(small_files(path)), Run, str(path)).config.system.name
 
 
-def check_identity(saved: dict[str, Any], current: dict[str, Any], where: str) -> None:
+def check_identity(saved: RunJson, current: RunJson, where: str) -> None:
     """Raise BadInput, with every difference, unless both describe the same run."""
     lines = differences(saved, current)
     if lines:
@@ -382,9 +495,7 @@ def check_identity(saved: dict[str, Any], current: dict[str, Any], where: str) -
 _CHANGES = "extended"
 
 
-def going_on(
-    saved: dict[str, Any], current: dict[str, Any], where: str, *, step: int, extend: bool
-) -> dict[str, Any]:
+def going_on(saved: RunJson, current: RunJson, where: str, *, step: int, extend: bool) -> RunJson:
     """What the run in a folder is from now on.
 
     Args:
@@ -424,13 +535,13 @@ def going_on(
     return {**_with_steps(recorded, now), _CHANGES: [*recorded.get(_CHANGES, []), change]}
 
 
-def as_saved(this_run: dict[str, Any], step: int) -> dict[str, Any]:
+def as_saved(this_run: RunJson, step: int) -> RunJson:
     """The run as it was when its newest checkpoint, of `step`, was saved; 0 without one."""
     changes = this_run.get(_CHANGES, [])
     return before_change(this_run, sum(change["step"] < step for change in changes))
 
 
-def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+def as_it_was(this_run: RunJson, saved: RunJson) -> RunJson:
     """The run as it was when a checkpoint was written, before it was extended.
 
     Args:
@@ -440,7 +551,7 @@ def as_it_was(this_run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]
     return before_change(this_run, len(saved.get(_CHANGES, [])))
 
 
-def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
+def before_change(this_run: RunJson, number: int) -> RunJson:
     """The run after this many of its extensions."""
     changes = this_run.get(_CHANGES, [])
     if number >= len(changes):
@@ -450,12 +561,12 @@ def before_change(this_run: dict[str, Any], number: int) -> dict[str, Any]:
     return then if number == 0 else {**then, _CHANGES: changes[:number]}
 
 
-def steps_of(run: dict[str, Any]) -> int:
+def steps_of(run: RunJson) -> int:
     """The steps of the whole run."""
-    return run["config"]["optimizer"]["steps"]
+    return typed_run(run, Run, RUN.file).config.optimizer.steps
 
 
-def _with_steps(run: dict[str, Any], steps: int) -> dict[str, Any]:
+def _with_steps(run: RunJson, steps: int) -> RunJson:
     """The same with another number of steps."""
     optimizer = {**run["config"]["optimizer"], "steps": steps}
     return {**run, "config": {**run["config"], "optimizer": optimizer}}

@@ -158,7 +158,7 @@ def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
 
 def abstract_state(
     system: System,
-    recorded_start: Mapping[str, Any],
+    recorded_start: Any,
     parts: Mapping[str, Part],
     optimizer: optax.GradientTransformation,
     mesh: Mesh,

@@ -174,7 +174,7 @@ class Step:
 
 def make_step(
     config: Config,
-    recorded_start: Mapping[str, Any],
+    recorded_start: Any,
     packed: tuple[str, ...],
     *,
     devices: Sequence[jax.Device] | None = None,

@@ -16,17 +16,19 @@ from typing import (
     Literal,
     NamedTuple,
     Self,
-    TypedDict,
     TypeVar,
 )
 
 import jax
+import msgspec
 import numpy as np
 import tyro
 from jax.sharding import Mesh
+from msgspec import UNSET, UnsetType
 
+from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
-from data_pipeline.files.identity import GONE, Run, typed
+from data_pipeline.files.identity import GONE, typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -39,6 +41,8 @@ from data_pipeline.process import BadInput
 #     class MySystem(System): ...                                coder_jax/systems/my_system.py
 #     Config(recipe="mine", system=MySystem(...), ...)           its recipes, in the same file
 #     python -m coder_jax train --recipe mine --data ... --out ...
+
+T = TypeVar("T")
 
 Params = dict[str, Any]
 """One entry for each part: an array, or a nested dictionary of arrays."""
@@ -107,7 +111,7 @@ class View:
     params: Params
     extra: Tree
     mesh: Mesh
-    recorded_start: Mapping[str, Any]
+    recorded_start: Any
     """Of `System.load_initial`."""
     computed: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
@@ -124,16 +128,20 @@ class SavedRun:
     step: int
     params: Params
     """NumPy arrays; rows that catch up (`Part.untouched`) lag in all but the last step's."""
-    identity: Mapping[str, Any]
+    identity: RunJson
     """Of run.json."""
     folder: Path
     """Its small files: what `BatchSource.kept` names, metrics.jsonl."""
     extra: Tree = dataclasses.field(default_factory=dict)
     """NumPy arrays, as in training; {} where the system has none."""
-    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Of the checkpoint; {} where the parameters are not its own."""
+    notes: "Notes" = dataclasses.field(default_factory=lambda: Notes())
+    """Of the checkpoint; none where the parameters are not its own."""
     weights: str = ""
     """What parameters were made of, for people, if they are not those of the step."""
+
+    def described(self, content: type[T]) -> T:
+        """What run.json says, as a type such as `System.content`; BadInput if it is another's."""
+        return typed_run(self.identity, content, "run.json of the run to start from")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,8 +163,8 @@ class System(abc.ABC):
 
     name: ClassVar[str]
     """By which run.json tells the class; one of the names in `systems/recipes.py`."""
-    content: ClassVar[Any] = Run
-    """What run.json must have, a type for `identity.typed`."""
+    content: ClassVar[type[Run]] = Run
+    """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
     best: ClassVar[str | None] = None
@@ -221,23 +229,23 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfRun, Params]:
         """The initial parameters of a new run that come from files.
 
         Args:
             recorded_start: of run.json, if the run began already: the same files are read again.
 
         Returns:
-            (start, initial): what of it must be known to go on without its files (run.json keeps
-            it: plain JSON), and the parameters that were read, NumPy arrays, of some of the parts.
+            (start, initial): what of it must be known to go on without its files, as run.json keeps
+            it (`content`), and the parameters that were read, NumPy arrays, of some of the parts.
 
         Raises:
             BadInput: if its files cannot be read, or do not fit the data.
         """
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         """Further initial data of a new run that takes long to compute, or files that belong to the
         run.
@@ -258,19 +266,19 @@ class System(abc.ABC):
         """
         return {}
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfRun, Params]:
         """`load_initial` for a run that starts from another run's parameters.
 
         Args:
             run: the other run; its `extra` only where this system asks for it (`init_needs_extra`).
             source: of this run.
         """
-        return dict(run.identity["start"]), {
+        return run.described(self.content).start, {
             name: run.params[name] for name in self.parts() if name in run.params
         }
 
     @abc.abstractmethod
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds state that is neither parameter
         nor moment, such as running statistics, and is {} if there is none.
         """
@@ -282,7 +290,7 @@ class System(abc.ABC):
         """
 
     @abc.abstractmethod
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """The loss of a pass; may place its arrays with `mesh.constrain`."""
 
     # ---- During training ----
@@ -308,7 +316,7 @@ class System(abc.ABC):
         """
         return None
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> "Proof | None":
+    def proof(self, source: BatchSource, recorded_start: Any) -> "Proof | None":
         """The outputs, recorded at each save, that readers of the run must reproduce.
 
         None: nothing does; then `saved_outputs` is not asked.
@@ -346,7 +354,6 @@ class System(abc.ABC):
 # What a paper decides is in its `System`; the recipes choose one. No object here acts.
 
 S = TypeVar("S", bound=System)
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -526,11 +533,9 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
 # -------------------------------------------------------------------------------------------------
 # The proof of a run: outputs for some terms, computed by training itself.
 #
-# At each save the notes of the checkpoint get, under PROOF, `terms` and `outputs`; and under START
-# the same of the parameters before the first step. Whoever reads the run must find these outputs
-# again.
+# At each save the notes of the checkpoint get `terms` and `outputs`, as they have them of the
+# parameters before the first step. Whoever reads the run must find these outputs again.
 
-PROOF, START = "proof", "proof of the start"
 _TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
 
 
@@ -544,11 +549,34 @@ class Proof:
     It is compiled, and all hosts call it."""
 
 
-class Proved(TypedDict):
-    """The entries of the notes under PROOF and START; plain JSON."""
+@dataclasses.dataclass(frozen=True)
+class Proved:
+    """What notes have of a `Proof`: outputs by their names, lists of numbers."""
 
     terms: list[str]
     outputs: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexOfRun:
+    """Which index the batches of a step depend on: when it was made, and a hash of it."""
+
+    step: int
+    hash: str
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """What a run knows when it saves a checkpoint, beside its state."""
+
+    best: tuple[int, float] | None = None
+    """Step and score of the best checkpoint so far."""
+    index: IndexOfRun | None = None
+    proof_of_start: Proved | None | UnsetType = msgspec.field(
+        name="proof of the start", default=UNSET
+    )
+    """The outputs of the parameters before the first step."""
+    proof: Proved | None | UnsetType = UNSET
+    """Those of the checkpoint."""
 
 
 def proved(
@@ -576,7 +604,8 @@ def check_proof(
     found: Callable[[list[str]], Mapping[str, np.ndarray]],
     run: SavedRun,
     what: str,
-    under: str = PROOF,
+    *,
+    of_start: bool = False,
 ) -> bool:
     """Whether a run has a proof.
 
@@ -584,22 +613,22 @@ def check_proof(
         found: what is made of terms by what was read of the run, by the name of each output.
         run: it.
         what: was read, for messages.
-        under: PROOF or START.
+        of_start: whether it was made of the parameters before the first step.
 
     Raises:
         BadInput: if what is found is not what training found.
     """
-    kept = run.notes.get(under)
-    if kept is None:
+    kept = run.notes.proof_of_start if of_start else run.notes.proof
+    if not kept:
         return False
-    for name, array in found(kept["terms"]).items():
-        expected = np.array(kept["outputs"][name], np.float32)
+    for name, array in found(kept.terms).items():
+        expected = np.array(kept.outputs[name], np.float32)
         apart = np.abs(np.asarray(array) - expected).reshape(len(expected), -1).max(axis=1)
         worst = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
         if not apart[worst] <= _TOLERANCE:  # catches NaN too
             raise BadInput(
                 f"{what} gives other {name} than training gave: they differ by {apart[worst]:.2e} "
-                f"for the term {kept['terms'][worst]!r}; expected at most {_TOLERANCE:.0e}. It was "
+                f"for the term {kept.terms[worst]!r}; expected at most {_TOLERANCE:.0e}. It was "
                 "read otherwise than it was trained, and is of no use: take another checkpoint, or "
                 "the version of coder_jax by which the run was trained"
             )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from coder_jax.devices.feed import Fed, Feed, SaveClock
@@ -29,13 +30,14 @@ from coder_jax.training.run_folder import (
     read_identity_if_any,
     read_run_identity,
     steps_of,
+    typed_run,
 )
 from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, START, Config, Params, View, proved, to_json
+from coder_jax.training.system import Config, Notes, Params, View, proved, to_json
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.identity import RUN, write_identity
+from data_pipeline.files.identity import RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
@@ -175,10 +177,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
             recorded_start, initial = load_start(config, source)
             saved = current = identity(to_json(config), source.identity, recorded_start)
         else:
-            recorded_start = saved["start"]
-            current = identity(to_json(config), source.identity, recorded_start)
+            current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
             going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused
+            recorded_start = typed_run(saved, system.content, files.name).start
         if is_first():
             claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
@@ -202,21 +204,21 @@ def train(config: Config, source: BatchSource) -> RunResult:
         )
         keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
-        notes: dict[str, Any] = {"best": None, "index": None}
+        notes = Notes()
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
                 again, initial = load_start(config, source, recorded_start)
-                check_identity(
-                    recorded_start, json.loads(json.dumps(again)), f"the start of {files.name}"
-                )
+                began = identity(to_json(config), source.identity, again)["start"]
+                check_identity(saved["start"], began, f"the start of {files.name}")
             initial |= system.precompute(source, recorded_start, initial, files.folder)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
         else:
-            first_step, params, rest, notes = checkpoints.restore(
+            first_step, params, rest, found = checkpoints.restore(
                 like.params, like.rest, saved, run.restore_step
             )
+            notes = typed(found, Notes, f"the notes of step {first_step} of {files.name}")
             state = TrainState.restored(like, first_step, params, rest)
             state = step_of_run.lazy.settled_until(state, steps_of(as_saved(saved, first_step)))
             log(f"going on after step {first_step:,}")
@@ -240,7 +242,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         refresh = Refresh(system, files, step_of_run.mesh, recorded_start)
         proof = system.proof(source, recorded_start)
         if checkpoints.latest is None:
-            notes[START] = proved(proof, state.params, state.extra, step_of_run.one_host)
+            outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
+            notes = msgspec.structs.replace(notes, proof_of_start=outputs)
         scores: dict[str, dict[str, float]] = {}
 
         def evaluate(step: int, state: TrainState) -> dict[str, dict[str, float]]:
@@ -271,21 +274,26 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
         def is_best(step: int) -> bool:
             """Whether the scores of a step are the best so far, which is then recorded."""
+            nonlocal notes
             if system.best is None or not scores or step == 0:
                 return False
             benchmark, metric = system.best.split("/")
             value = scores[benchmark][metric]
-            if notes["best"] is not None and value <= notes["best"][1]:
+            if notes.best is not None and value <= notes.best[1]:
                 return False
-            notes["best"] = [step, value]
+            notes = msgspec.structs.replace(notes, best=(step, value))
             return True
 
         def save(step: int, state: TrainState) -> None:
             """Save the state after a step."""
+            nonlocal notes
             window.check()
-            notes[PROOF] = proved(proof, state.params, state.extra, step_of_run.one_host)
+            outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
+            notes = msgspec.structs.replace(notes, proof=outputs)
             files.publish()  # before: what a checkpoint goes on from is there with it
-            checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
+            checkpoints.save(
+                step, state.params, state.rest, identity=this_run, notes=msgspec.to_builtins(notes)
+            )
             clock.restart()
 
         # ---- Before the first step: the scores that curves begin with ----
@@ -300,7 +308,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         for step in range(first_step + 1, steps + 1):
             if step - 1 == first_step or refresh.due(step - 1):
                 with window.paused():
-                    source, notes["index"] = refresh.at(step - 1, state, source, notes["index"])
+                    source, index = refresh.at(step - 1, state, source, notes.index)
+                    notes = msgspec.structs.replace(notes, index=index)
                     batches = feed(source, step - 1, refresh.until(step - 1, steps))
             with window.waiting():
                 fed = next(batches)

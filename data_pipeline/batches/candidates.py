@@ -61,7 +61,7 @@ class CandidateBatches:
     ):
         self.folder, self.spec, self.cut = folder, spec, cut
         self.dataset = open_dataset(folder)
-        self.manifest: Mapping[str, Any] = self.dataset.manifest
+        self.manifest = self.dataset.manifest
         self.draw = TermDraw(self.dataset, spec)
         self.concept_groups = groups_of(self.dataset)
         self.concept_languages = _languages_of(self.dataset) if languages else None
@@ -168,9 +168,9 @@ def _languages_of(dataset: TripletDataset) -> np.ndarray:
     Raises:
         BadInput: for more languages than bits.
     """
-    if len(dataset.manifest["languages"]) > 31:
+    if len(dataset.manifest.languages) > 31:
         raise BadInput(
-            f"{dataset.folder} has {len(dataset.manifest['languages'])} languages; expected at "
+            f"{dataset.folder} has {len(dataset.manifest.languages)} languages; expected at "
             "most 31 where terms are told from concepts of their language"
         )
     bits = np.left_shift(1, dataset.term_language.astype(np.int32))

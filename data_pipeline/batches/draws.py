@@ -23,7 +23,7 @@ _TERMS_AT_ONCE = 1 << 20  # a word of memory for each token of so many terms
 
 def _word_piece_sets(dataset: TripletDataset) -> np.ndarray:
     """uint64 [N]: the set of each term's word pieces, hashed to 64 bits."""
-    pieces = np.arange(dataset.manifest["tokenizer"]["vocab_size"])
+    pieces = np.arange(dataset.manifest.tokenizer.vocab_size)
     bit_of = np.left_shift(np.uint64(1), mix(pieces) >> np.uint64(58))
     sets = np.empty(dataset.token_start.size - 1, np.uint64)
     for first in range(0, sets.size, _TERMS_AT_ONCE):

@@ -444,7 +444,7 @@ class _Drawing:
     def _with_keywords(self) -> Callable[[int, int, set[int]], list[int]]:
         keywords = KeywordVocabulary(self.dataset.words)
         words = [list(some) for some in self.dataset.words.values()]
-        rules = self.dataset.manifest["cleaning"]
+        rules = self.dataset.manifest.cleaning
         names = clean(pl.Series(list(self.dataset.names.strings), dtype=pl.String), rules).to_list()
         row_of = {name: row for row, name in reversed(list(enumerate(names)))}
 
@@ -477,8 +477,8 @@ class _Drawing:
         return token_table(
             load_tokenizer(self.dataset.folder / "tokenizer"),
             list(self.extra),
-            cleaning=manifest["cleaning"],
-            max_length=manifest["tokenizer"]["max_length"],
+            cleaning=manifest.cleaning,
+            max_length=manifest.tokenizer.max_length,
             keywords=KeywordVocabulary(self.dataset.words),
         )[0]
 
@@ -902,7 +902,7 @@ class RankBatches(_MentionBatches):
         self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
         tokenizer = load_tokenizer(self.folder / "tokenizer")
-        self.probes = probe_tokens(tokenizer, len(self.manifest["keyword_kinds"]))
+        self.probes = probe_tokens(tokenizer, len(self.manifest.keyword_kinds))
         self.pairs = self.pairs_of(train.mentions, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
 

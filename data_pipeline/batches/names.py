@@ -526,13 +526,13 @@ class NameBatches(EpochBatches):
         self.spec, self.cut, self.folder = spec, cut or StepCut(), folder
         self.groups = self.cut.groups(spec)
         self.grams = open_vectors(local_folder(vectors, SKIP_GRAMS.file))
-        if self.grams.manifest["word_rules"] != rules_hash():
+        if self.grams.manifest.word_rules != rules_hash():
             raise BadInput(
                 f"{vectors}: its words were made by rules of hash "
-                f"{self.grams.manifest['word_rules'][:12]}; expected those of this version, "
+                f"{self.grams.manifest.word_rules[:12]}; expected those of this version, "
                 f"{rules_hash()[:12]}: make it again with `python -m data_pipeline.skip_gram`"
             )
-        self.targets_are = _targets_of(spec, self.grams.manifest["rows"]["concepts"], vectors)
+        self.targets_are = _targets_of(spec, self.grams.manifest.rows["concepts"], vectors)
         dataset = open_dataset(folder, strings=True)
         self.manifest = dataset.manifest
         self.sets = _sets_of(dataset, spec.row_length - 2, spec.languages)
@@ -554,12 +554,12 @@ class NameBatches(EpochBatches):
         of_vectors = ("variant", "width", "word_rules", "content_hash")
         return {
             "dataset": super().identity["dataset"],
-            "vectors": {name: self.grams.manifest[name] for name in of_vectors},
+            "vectors": {name: getattr(self.grams.manifest, name) for name in of_vectors},
         }
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
         """The shape of each array of a batch whose blocks have so many rows."""
-        width = self.grams.manifest["width"]
+        width = self.grams.manifest.width
         small = {name: (*self.groups.shape, *shape) for name, shape in self.spec.arrays.items()}
         packed = self.row.shapes(width)
         return {

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from data_pipeline.batches.spec import RowPlan, StepCut, StepSpec
@@ -252,13 +253,17 @@ def rows_in_use(segments: np.ndarray) -> int:
 AHEAD = 4  # steps
 
 
-def identity_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataset must have in common with that of a run that is resumed."""
+def identity_of(manifest: Any) -> dict[str, Any]:
+    """What of the data of a manifest must be the same when a run goes on; plain JSON."""
     of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
-    return {
-        "dataset": {name: manifest[name] for name in of_dataset},
-        "tokenizer": {name: manifest["tokenizer"][name] for name in ("hash", "max_length")},
-    }
+    of_tokenizer = ("hash", "max_length")
+    values: dict[str, Any] = msgspec.to_builtins(
+        {
+            "dataset": {name: getattr(manifest, name) for name in of_dataset},
+            "tokenizer": {name: getattr(manifest.tokenizer, name) for name in of_tokenizer},
+        }
+    )
+    return values
 
 
 class PackedGroups:
@@ -268,7 +273,8 @@ class PackedGroups:
     packed: tuple[str, ...] = ("tokens", "positions", "segments")
     floats: tuple[str, ...] = ()
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: Any
+    """A `Manifest`, or a `MentionManifest`."""
     spec: Any
     """A `StepSpec`."""
     cut: StepCut

@@ -288,8 +288,8 @@ class BatchSource(Protocol):
     """The arrays [P, B, R, L] of packed rows; of all others the third dimension counts groups."""
     floats: tuple[str, ...]
     """The arrays that are float32."""
-    manifest: Mapping[str, Any]
-    """Of the dataset."""
+    manifest: Any
+    """Of the data: a `Manifest`, or of mentions a `MentionManifest`."""
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class BatchMaker(PackedGroups):
             self.draw = (PairDraw if spec.draw == "pairs" else Draw)(dataset, spec)
         self.spec, self.cut = spec, cut or StepCut()
         self.groups = self.cut.groups(spec)
-        self.max_length = int(dataset.manifest["tokenizer"]["max_length"])
+        self.max_length = int(dataset.manifest.tokenizer.max_length)
         if self.max_length > spec.row_length:
             raise BadInput(
                 f"the dataset's terms have up to {self.max_length} tokens, but rows have "

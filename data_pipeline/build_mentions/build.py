@@ -22,12 +22,14 @@ from data_pipeline.dataset.mentions import (
     SPLITS,
     UNREACHABLE,
     MentionDataset,
+    MentionManifest,
     MentionSplit,
     TokenTable,
     starts,
     token_table,
     write_mentions,
 )
+from data_pipeline.dataset.store import TokenizerOfData
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
@@ -308,40 +310,42 @@ def _manifest(
     sets: Mapping[str, MentionSet],
     tokenizer: Tokenizer,
     keywords: KeywordVocabulary,
-) -> dict[str, Any]:
+) -> MentionManifest:
     odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
     warnings = odd[:_MOST_WARNINGS]
     if len(odd) > _MOST_WARNINGS:
         warnings.append(f"{len(odd) - _MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
-    return {
-        "name": options.name or options.dictionary.stem,
-        "release": options.release,
-        "cleaning": options.cleaning,
-        "relations": [],
-        "keyword_kinds": keywords.kinds,
-        "splits": list(sets),
-        "counts": dict(counts),
-        "warnings": warnings,
-        "tokenizer": {
-            "name": str(options.tokenizer),
-            "hash": tokenizer_hash(tokenizer),
-            "vocab_size": tokenizer.get_vocab_size(),
-            "max_length": options.max_length,
-        },
-        "options": options.as_json(),
-        "versions": {"python": platform.python_version(), "tokenizers": tokenizers.__version__},
-    }
+    return MentionManifest(
+        name=options.name or options.dictionary.stem,
+        release=options.release,
+        cleaning=options.cleaning,
+        relations=[],
+        keyword_kinds=keywords.kinds,
+        splits=[split for split in SPLITS if split in sets],
+        counts=dict(counts),
+        warnings=warnings,
+        tokenizer=TokenizerOfData(
+            name=str(options.tokenizer),
+            hash=tokenizer_hash(tokenizer),
+            vocab_size=tokenizer.get_vocab_size(),
+            max_length=options.max_length,
+        ),
+        options=options.as_json(),
+        versions={"python": platform.python_version(), "tokenizers": tokenizers.__version__},
+        arrays={},  # these two are told when the arrays are written
+        content_hash="",
+    )
 
 
 # -------------------------------------------------------------------------------------------------
 # The closing report of a build of mentions, as a table.
 
 
-def mentions_report(manifest: Mapping[str, Any], out: Path) -> str:
+def mentions_report(manifest: MentionManifest, out: Path) -> str:
     """What was read, what was unusual in it, and how the strings were tokenized."""
-    rows = [(name, f"{count:,}") for name, count in manifest["counts"].items() if count]
+    rows = [(name, f"{count:,}") for name, count in manifest.counts.items() if count]
     width = max(len(name) for name, _ in rows)
-    title = f"{manifest['name']} {manifest['release']}".strip() + f": {out}"
+    title = f"{manifest.name} {manifest.release}".strip() + f": {out}"
     lines = [f"{name:<{width}}  {count:>9}" for name, count in rows]
-    notes = [f"note: {warning}" for warning in manifest["warnings"]]
+    notes = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *notes])

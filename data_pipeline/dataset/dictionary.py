@@ -249,9 +249,9 @@ def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     Of each concept the preferred one comes first.
     """
     dataset = open_dataset(path, strings=True, source=raw)
-    languages, vocabularies = dataset.manifest["languages"], dataset.manifest["vocabularies"]
+    languages, vocabularies = dataset.manifest.languages, dataset.manifest.vocabularies
     choice.check(languages, vocabularies, path)
-    types = choice.types_among(dataset.manifest["semantic_types"], path)
+    types = choice.types_among(dataset.manifest.semantic_types, path)
     cuis, strings = dataset.cuis or [], dataset.terms or []
     term_of_row = np.arange(len(strings))
     start, source_of = dataset.vocabulary_start, dataset.term_vocabularies
@@ -284,7 +284,7 @@ def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     def read() -> _Columns:
         return now or _columns_of_dataset(open_dataset(path, source=True), choice.languages)
 
-    made_of = {f"dataset_{name}": dataset.manifest[name] for name in _DATASET}
+    made_of = {f"dataset_{name}": getattr(dataset.manifest, name) for name in _DATASET}
     made_of["languages"] = list(choice.languages or languages)
     return _DictionaryRows(
         [strings[row] for row in chosen],
@@ -306,7 +306,7 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
     """
     source, cuis = dataset.source, dataset.cuis
     assert source is not None and cuis is not None, "they were asked for"
-    languages, named = dataset.manifest["languages"], dataset.term_start[:-1].copy()
+    languages, named = dataset.manifest.languages, dataset.term_start[:-1].copy()
     asked = [languages.index(one) for one in chosen or languages]
     terms = np.flatnonzero(np.isin(dataset.term_language, asked))[::-1]
     named[_concept_of_term(dataset)[terms]] = terms  # of a concept the first one, written last
@@ -316,10 +316,10 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
         code_start=source.code_start,
         code_vocabularies=source.code_vocabularies,
         codes=source.codes,
-        vocabularies=dataset.manifest["vocabularies"],
+        vocabularies=dataset.manifest.vocabularies,
         type_start=dataset.type_start,
         types=dataset.types,
-        semantic_types=dataset.manifest["semantic_types"],
+        semantic_types=dataset.manifest.semantic_types,
     )
 
 

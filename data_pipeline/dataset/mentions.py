@@ -7,13 +7,15 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, overload
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET, Meta, UnsetType
 
 from data_pipeline import process
-from data_pipeline.files.identity import MENTIONS, read_identity, write_identity
+from data_pipeline.dataset.store import TokenizerOfData
+from data_pipeline.files.identity import MENTIONS, Count, Hash, read_identity, typed, write_identity
 from data_pipeline.files.whole import map_array, recover_folder, whole_folder
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
 MANIFEST = MENTIONS.file
 WORDS = "words.tsv"
-SPLITS = ("train", "dev", "test")
+_Split = Literal["train", "dev", "test"]
+SPLITS: tuple[_Split, ...] = get_args(_Split)
 UNREACHABLE = -1  # a gold concept that the dictionary lacks
 _AGAIN = f"make the folder again with `{MENTIONS.command} ... --overwrite`"
 
@@ -136,6 +139,36 @@ class MentionSplit:
 
 
 @dataclass(frozen=True)
+class StoredArray:
+    """What a .npy file of a folder of mentions holds: an array of one dimension."""
+
+    dtype: Literal["uint8", "int32", "int64"]
+    length: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class MentionManifest:
+    """manifest.json of a folder of mentions."""
+
+    format: str = MENTIONS.format
+    name: str
+    release: str
+    cleaning: str
+    relations: Annotated[list[str], Meta(max_length=0)]  # mentions have none; a run asks for them
+    keyword_kinds: Annotated[list[str], Meta(max_length=7)]
+    splits: list[_Split]
+    counts: dict[str, Count]
+    warnings: list[str]
+    tokenizer: TokenizerOfData
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], StoredArray]
+    content_hash: Hash
+    candidates: dict[str, Any] | UnsetType = UNSET
+    """How the candidates beside the mentions were found."""
+
+
+@dataclass(frozen=True)
 class MentionDataset:
     """A dictionary of C concepts with N names, and mentions of them.
 
@@ -150,11 +183,11 @@ class MentionDataset:
       names: TokenTable of N names, those of a concept one after the other, its preferred first.
       name_concepts: int32 [N], ascending.
       splits: "train", and where they are given "dev" and "test".
-      words: kind of keyword -> its words; the kinds are manifest["keyword_kinds"], in that order.
+      words: kind of keyword -> its words; the kinds are manifest.keyword_kinds, in that order.
     """
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: MentionManifest
     concepts: Sequence[str]
     code_start: np.ndarray
     codes: Sequence[str]
@@ -215,8 +248,8 @@ def open_mentions(path: str | Path) -> MentionDataset:
             f"{folder} has no {MANIFEST}; expected a folder of mentions: make one with "
             f"`{MENTIONS.command}`"
         )
-    manifest = read_identity(folder / MANIFEST, MENTIONS)
-    kinds, splits = manifest["keyword_kinds"], manifest["splits"]
+    manifest = read_identity(folder / MANIFEST, MENTIONS, MentionManifest)
+    kinds, splits = manifest.keyword_kinds, manifest.splits
     arrays = {
         name: _mapped(folder, name, kind, manifest) for name, kind in _array_types(splits).items()
     }
@@ -245,16 +278,16 @@ def open_mentions(path: str | Path) -> MentionDataset:
     )
 
 
-def _mapped(folder: Path, name: str, dtype: str, manifest: Mapping[str, Any]) -> np.ndarray:
+def _mapped(folder: Path, name: str, dtype: str, manifest: MentionManifest) -> np.ndarray:
     """An array of the folder, checked against the size in its manifest."""
-    path, said = folder / f"{name}.npy", manifest["arrays"].get(name)
+    path, said = folder / f"{name}.npy", manifest.arrays.get(name)
     if said is None:
         raise BadInput(f"{folder / MANIFEST} does not speak of the array {name}; {_AGAIN}")
-    if not said["length"] and path.is_file():  # nothing is there that could be mapped
+    if not said.length and path.is_file():  # nothing is there that could be mapped
         return np.zeros(0, dtype)
     array = map_array(path, _AGAIN)
-    found, expected = (array.dtype.name, array.shape), (dtype, (said["length"],))
-    if found != expected or said["dtype"] != dtype:
+    found, expected = (array.dtype.name, array.shape), (dtype, (said.length,))
+    if found != expected or said.dtype != dtype:
         raise BadInput(f"{path} is damaged: found {found}, expected {expected}; {_AGAIN}")
     return array
 
@@ -374,12 +407,18 @@ def write_mentions(
     from data_pipeline.dataset.tokenizer import save_tokenizer
 
     arrays = _arrays(dataset)
-    content = hashlib.sha256("\t".join(dataset.manifest["keyword_kinds"]).encode())
+    content = hashlib.sha256("\t".join(dataset.manifest.keyword_kinds).encode())
     for name, array in arrays.items():
         content.update(f"\n{name} {array.dtype.name} {len(array)}\n".encode())
         content.update(array.tobytes())
-    stored = {name: {"dtype": a.dtype.name, "length": len(a)} for name, a in arrays.items()}
-    made = {"arrays": stored, "content_hash": content.hexdigest()}
+    manifest = dataclasses.replace(
+        dataset.manifest,
+        arrays={
+            name: typed({"dtype": array.dtype.name, "length": len(array)}, StoredArray, name)
+            for name, array in arrays.items()
+        },
+        content_hash=content.hexdigest(),
+    )
     with whole_folder(out) as folder:
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
@@ -387,7 +426,7 @@ def write_mentions(
         (folder / WORDS).write_text(keyword_lines(dataset.words), encoding="utf-8")
         if odd:
             (folder / ODD_LINES).write_text("\n".join(odd) + "\n", encoding="utf-8")
-        write_identity(folder / MANIFEST, MENTIONS, {**dataset.manifest, **made})
+        write_identity(folder / MANIFEST, MENTIONS, manifest)
     return open_mentions(out)
 
 

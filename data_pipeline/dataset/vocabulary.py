@@ -479,7 +479,7 @@ def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, 
     if is_mentions:
         folder = open_mentions(path)
         terms = [*folder.names.strings, *folder.splits["train"].mentions.strings]
-        return {UNDETERMINED: _cleaned(terms, folder.manifest["cleaning"])}
+        return {UNDETERMINED: _cleaned(terms, folder.manifest.cleaning)}
     lines = [line.strip() for line in read_text(path).split("\n")]
     return {UNDETERMINED: _cleaned(lines, cleaning)}
 

@@ -6,10 +6,11 @@ has it is never written again. `finish` adds TFDS metadata, the manifest, at las
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from data_pipeline.dataset.store import (
     SPLIT,
     STRINGS,
     DescribedShard,
+    Manifest,
     digest,
     shard_name,
 )
@@ -166,11 +168,10 @@ def _unknown_id(tokenizer: Tokenizer) -> int:
     return -1 if found is None else found
 
 
-def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
+def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[DescribedShard]:
     """Writes the shards that `work` lacks; returns the descriptions of all shards.
 
-    A description holds the shard's file, bytes, digests (one per record) and the summed counts of
-    `BlockWriter.record`.
+    A description has a digest for each record, and the summed counts of `BlockWriter.records`.
     """
     shards = min(shards, writer.blocks)
     bounds = [writer.blocks * i // shards for i in range(shards + 1)]
@@ -185,7 +186,7 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
                 bar.update(writer.terms_in(blocks))
             else:
                 description = _write_shard(writer, file, blocks, bar)
-                write_json(_description_of(file), description)
+                write_json(_description_of(file), dataclasses.asdict(description))
             descriptions.append(description)
     return descriptions
 
@@ -208,22 +209,22 @@ def _description_of(file: Path) -> Path:
     return file.with_name(file.name + ".json")
 
 
-def _finished(file: Path) -> dict | None:
+def _finished(file: Path) -> DescribedShard | None:
     """The description of a shard that an earlier run finished; None if it must be written."""
     if not _description_of(file).is_file():
         return None
     try:
-        description = read_json(_description_of(file))
-        typed(description, DescribedShard, str(_description_of(file)))
+        path = _description_of(file)
+        description = typed(read_json(path), DescribedShard, str(path))
     except BadInput:
         return None  # written again
     # After a power cut a file can be shorter than what was written.
-    is_whole = file.is_file() and file.stat().st_size == description["bytes"]
+    is_whole = file.is_file() and file.stat().st_size == description.bytes
     return description if is_whole else None
 
 
-def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> dict:
-    description: dict = {"file": file.name, "bytes": 0}
+def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> DescribedShard:
+    totals: dict[str, int] = {}
     digests = []
     description_of_records = _features()
     with (
@@ -235,11 +236,11 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) 
             records.write(description_of_records.serialize_example(record))
             digests.append(digest(record))
             for name, count in counts.items():
-                total = description.get(name, 0)
+                total = totals.get(name, 0)
                 is_maximum = name.startswith("longest")
-                description[name] = max(total, count) if is_maximum else total + count
+                totals[name] = max(total, count) if is_maximum else total + count
             bar.update(counts["terms"])
-    return description | {"bytes": file.stat().st_size, "digests": digests}
+    return DescribedShard(file=file.name, bytes=file.stat().st_size, **totals, digests=digests)
 
 
 def has_finished_shards(work: Path) -> bool:
@@ -247,7 +248,7 @@ def has_finished_shards(work: Path) -> bool:
     return any(work.glob("*.tfrecord-*.json"))
 
 
-def terminology_hash(terminology: Terminology, shards: list[dict]) -> str:
+def terminology_hash(terminology: Terminology, shards: Sequence[DescribedShard]) -> str:
     """SHA-256 over all records and the lists that their numbers index.
 
     Independent of the number of shards, the order of the input rows, the machine and the time.
@@ -260,22 +261,22 @@ def terminology_hash(terminology: Terminology, shards: list[dict]) -> str:
     ]
     content = hashlib.sha256(json.dumps(lists, ensure_ascii=False).encode())
     for shard in shards:
-        for record_digest in shard["digests"]:
+        for record_digest in shard.digests:
             content.update(record_digest.encode())
     return content.hexdigest()
 
 
-def finish(work: Path, out: Path, manifest: dict) -> None:
+def finish(work: Path, out: Path, manifest: Manifest) -> None:
     """Completes `work` with TFDS metadata and the manifest, then renames it to `out`.
 
     An older dataset at `out` is replaced; whether it may be is the caller's question. Killed before
     the renaming, the next run finds all shards finished; killed in it, the next run does it again.
     """
-    shards = manifest["shards"]
+    shards = manifest.shards
     split = tfds.core.SplitInfo(
         name=SPLIT,
-        shard_lengths=[shard["records"] for shard in shards],
-        num_bytes=sum(shard["bytes"] for shard in shards),
+        shard_lengths=[shard.records for shard in shards],
+        num_bytes=sum(shard.bytes for shard in shards),
         filename_template=tfds.core.ShardedFileTemplate(
             dataset_name=DATASET_NAME, data_dir=work, split=SPLIT, filetype_suffix="tfrecord"
         ),
@@ -284,7 +285,7 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
         data_dir=work,
         features=_features(),
         split_infos=[split],
-        description=f"Terms and triplets of {manifest['name']} {manifest['release']}, in blocks of "
+        description=f"Terms and triplets of {manifest.name} {manifest.release}, in blocks of "
         f"{BLOCK} concepts; see {MANIFEST}.",
         disable_shuffling=True,  # readers get the blocks in order
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -139,7 +139,7 @@ def _described(value: Any) -> str:
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
-_Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 # Upper limits of what a file may ask of a tokenizer or encoder: ten times the largest in use.
 LONGEST = 100_000
 Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
@@ -149,297 +149,14 @@ Width = Annotated[int, Meta(ge=1, le=100_000)]
 Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
 
 
-class _Amounts(TypedDict):
-    """The numbers of concepts, terms, tokens etc. of a dataset or of one of its shards."""
-
-    concepts: Count
-    terms: Count
-    tokens: Count
-    triplets: Count
-    concept_types: Count
-    term_vocabularies: Count
-
-
-class Shard(_Amounts):
-    """A file of a dataset, and what it holds."""
-
-    source_strings: Count
-    source_vocabularies: Count
-    codes: Count
-    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
-    bytes: Count
-    records: Count
-
-
-class Counts(_Amounts):
-    """The numbers of concepts, terms etc. of a dataset, with some that only the whole dataset
-    has.
-    """
-
-    cut_terms: Count
-    unknown_terms: Count
-    longest_term_tokens: Count
-    concepts_with_synonyms: Count
-    triplets_with_synonyms: Count
-    terms_by_language: dict[str, Count]
-
-
-class _HeldOut(TypedDict):
-    """The number of held-out synonyms, and of the terms that they are looked up in."""
-
-    mentions: Count
-    dictionary: Count
-
-
-class _TokenizerOfData(TypedDict):
-    """The tokenizer that a dataset was made with."""
-
-    name: str
-    hash: Hash
-    vocab_size: Vocabulary
-    max_length: Length
-
-
-class _AboutData(TypedDict):
-    """The description of a dataset, independent of the place of its files."""
-
-    name: str
-    release: str
-    cleaning: str
-    languages: list[str]
-    vocabularies: list[str]
-    relations: list[str]
-    semantic_types: list[str]
-    counts: Counts
-    report: dict[str, Count]
-    warnings: list[str]
-    held_out: _HeldOut | None
-    tokenizer: _TokenizerOfData
-    content_hash: Hash
-    fingerprint: Hash
-
-
-class _Manifest(_AboutData):
-    """manifest.json of a dataset."""
-
-    shards: list[Shard]
-
-
-class _StoredArray(TypedDict):
-    """The type and size of a .npy file of one dimension in a folder of mentions."""
-
-    dtype: Literal["uint8", "int32", "int64"]
-    length: Count
-
-
-class _Mentions(TypedDict):
-    """manifest.json of a folder of mentions."""
-
-    name: str
-    release: str
-    cleaning: str
-    relations: Annotated[list[str], Meta(max_length=0)]  # mentions have none; a run asks for them
-    keyword_kinds: Annotated[list[str], Meta(max_length=7)]
-    splits: list[Literal["train", "dev", "test"]]
-    counts: dict[str, Count]
-    warnings: list[str]
-    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], _StoredArray]
-    tokenizer: _TokenizerOfData
-    content_hash: Hash
-
-
-class _SkipGrams(TypedDict):
-    """manifest.json of a folder of skip-grams."""
-
-    variant: Literal["words", "names", "names_concepts"]
-    width: Width
-    rows: dict[Literal["words", "names", "concepts"], Count]
-    word_rules: Hash
-    content_hash: Hash
-
-
-class DataOfRun(TypedDict):
-    """The dataset of a run, in run.json."""
-
-    name: str
-    release: str
-    cleaning: str
-    counts: Counts
-    relations: list[str]
-    content_hash: Hash
-
-
-class TokenizerOfRun(TypedDict):
-    """The tokenizer of a run, in run.json."""
-
-    hash: Hash
-    max_length: Length
-
-
-class SystemOfRun(TypedDict):
-    """The name of a run's system; the system itself types its settings."""
-
-    name: str
-
-
-class OptimizerOfRun(TypedDict):
-    """The settings of a run's optimizer that other commands read."""
-
-    steps: Positive
-    learning_rate: Annotated[float, Meta(ge=0)]
-
-
-class ConfigOfRun(TypedDict):
-    """The configuration in run.json."""
-
-    recipe: str
-    system: SystemOfRun
-    optimizer: OptimizerOfRun
-    start: str
-
-
-class CarriedFrom(TypedDict):
-    """The checkpoint of another run that a run started from."""
-
-    step: Count
-    run: Hash  # of its run.json
-
-
-StartOfRun = TypedDict("StartOfRun", {"from": NotRequired[CarriedFrom]})
-
-
-Extension = TypedDict("Extension", {"step": Count, "from": Positive, "to": Positive})
-"""At which step a run was made longer, and its steps before and after."""
-
-
-class Run(TypedDict):
-    """run.json; the system types the rest of data and start."""
-
-    config: ConfigOfRun
-    start: StartOfRun
-    extended: NotRequired[list[Extension]]
-
-
-class MetricsLine(TypedDict):
-    """A line of metrics.jsonl; the metrics of the step are further keys, each a number."""
-
-    step: Count
-    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
-    time: NotRequired[str]
-    eval: NotRequired[dict[str, dict[str, float]]]
-
-
-class _Encoder(TypedDict):
-    """coder_jax.json of an export."""
-
-    pooling: str
-    cleaning: str
-    max_length: Length
-    attend_padding: bool
-    recipe: NotRequired[dict[str, Any]]
-    dataset_hash: NotRequired[str | None]
-    languages: NotRequired[list[str]]
-
-
-class _EncodedTerms(TypedDict):
-    """The terms of a file of vectors."""
-
-    count: Count
-    hash: Hash
-    per_chunk: Positive
-
-
-class _StoredVectors(TypedDict):
-    """The storage format of vectors."""
-
-    width: Width
-    dtype: Literal["float32", "float16"]
-
-
-class _EncodedBy(TypedDict):
-    """The encoder of a file of vectors."""
-
-    model: str
-    weights_hash: str | None
-    tokenizer_hash: str
-    pooling: str
-    cleaning: str
-    max_length: Length
-    attend_padding: bool
-
-
-class _Vectors(TypedDict):
-    """OUT.json, which describes a file of vectors."""
-
-    terms: _EncodedTerms
-    vectors: _StoredVectors
-    encoder: _EncodedBy
-
-
-class Checksum(TypedDict):
-    """checksum.json of cached vectors."""
-
-    bytes: Count
-    crc32: Count
-
-
-class _Evaluation(TypedDict):
-    """A file of results; the code that writes a record defines its type."""
-
-    records: list[dict[str, Any]]
-
-
-CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
-
-
-class CutoffTableRecord(TypedDict):
-    """At several similarity cut-offs: how many mentions are answered, and how many correctly."""
-
-    mentions: Positive
-    cutoffs: list[Cosine]
-    answered: list[Count]
-    right: list[Count]
-
-
-class _MeasuredRule(TypedDict):
-    """How letters and vectors give a score, and how score and margin give a confidence."""
-
-    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
-    intercept: _Finite
-    of_similarity: _Finite
-    of_margin: _Finite
-
-
-class _MeasuredDictionary(TypedDict):
-    """The dictionary that was searched."""
-
-    source: str
-    terms: Positive
-
-
-class _MeasuredOn(TypedDict, total=False):
-    """What was measured: the candidate search, the encoder and the dictionary."""
-
-    candidates: str
-    model: str
-    dictionary: _MeasuredDictionary
-
-
-class _Cutoffs(TypedDict):
-    """cutoffs.json: a table for each language, and one for all mentions."""
-
-    tables: dict[str, CutoffTableRecord]
-    rules: NotRequired[dict[str, _MeasuredRule]]
-    measured_on: _MeasuredOn
-
-
 # -------------------------------------------------------------------------------------------------
 # The kinds of JSON files that identify a dataset, mentions, skip-grams, a run, an encoder,
 # vectors, scores or cut-offs.
 #
 # Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same
 # for two such things to be the same. This module is the one place where they are written, read and
-# compared, and where their formats are listed.
+# compared, and where their formats are listed; what each holds is a frozen dataclass beside its
+# reader.
 
 
 @dataclass(frozen=True)
@@ -450,32 +167,26 @@ class Kind:
       name, version: of the format; the version grows when older files can no longer be read.
       file: its name in the folder that it describes, "" where it has none of its own.
       command: what writes it.
-      content: what each such file has beside its format, a type for `typed`.
     """
 
     name: str
     version: int
     file: str
     command: str
-    content: Any
 
     @property
     def format(self) -> str:
         return f"coder_jax {self.name} {self.version}"
 
 
-DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", _Manifest))
-MENTIONS = Kind(
-    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", _Mentions)
-)
-SKIP_GRAMS = Kind(
-    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", _SkipGrams)
-)
-RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", Run))
-ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", _Encoder))
-VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", _Vectors))
-EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", _Evaluation))
-CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", _Cutoffs))
+DATASET = Kind("triplets", 3, "manifest.json", "python -m data_pipeline.build")
+MENTIONS = Kind("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions")
+SKIP_GRAMS = Kind("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram")
+RUN = Kind("run", 3, "run.json", "python -m coder_jax train")
+ENCODER = Kind("encoder", 1, "coder_jax.json", "python -m coder_jax export")
+VECTORS = Kind("vectors", 1, "", "python -m coder_jax encode")
+EVALUATION = Kind("evaluation", 2, "", "python -m coder_jax evaluate --json")
+CUTOFFS = Kind("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs")
 _KINDS = {
     kind.name: kind
     for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
@@ -493,32 +204,32 @@ GONE = (
 )
 
 
-def marked(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with its "format" first."""
-    return {"format": kind.format} | dict(content) | {"format": kind.format}
+def marked(kind: Kind, content: Any) -> dict[str, Any]:
+    """The content, a mapping or a dataclass, as JSON values with its format in front."""
+    values = msgspec.to_builtins(content, str_keys=True)
+    return {"format": kind.format} | values | {"format": kind.format}
 
 
-def write_identity(path: Path, kind: Kind, content: Mapping[str, Any]) -> None:
+def write_identity(path: Path, kind: Kind, content: Any) -> None:
     """Write such a file atomically. ValueError for NaN and infinity."""
     write_json(path, marked(kind, content))
 
 
-def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
-    """The content of a file of this kind, "format" included.
+def read_identity(path: Path, kind: Kind, content: type[T]) -> T:
+    """What a file of this kind says, as `content`, a type for `typed`.
 
     Raises:
         BadInput: if there is no such file, it is broken or not whole, or it is of another kind or
             of another version; with what to do.
     """
     again = f"make it again with `{kind.command}`"
-    content = read_json(path, again)
-    found = content.get("format")
+    values = read_json(path, again)
+    found = values.get("format")
     if found != kind.format:
         raise BadInput(
             f"{path} has the format {found!r}, expected {kind.format!r}: {_remedy(found, kind)}"
         )
-    typed(content, kind.content, str(path), again)
-    return content
+    return typed(values, content, str(path), again)
 
 
 def is_of_kind(path: Path, kind: Kind) -> bool:
@@ -550,8 +261,9 @@ def _remedy(found: Any, kind: Kind) -> str:
     )
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """A line for each value that differs between two nested dictionaries."""
+def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
+    """A line for each value that differs between two nested dictionaries, or dataclasses."""
+    there, here = msgspec.to_builtins(there), msgspec.to_builtins(here)
     lines = []
     for name in sorted(there.keys() | here.keys()):
         a, b = there.get(name, "absent"), here.get(name, "absent")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -31,6 +30,7 @@ from data_pipeline.skip_gram.options import Settings, SkipGramOptions, Variant
 from data_pipeline.skip_gram.store import (
     ODD_LINES,
     TABLES,
+    SkipGramManifest,
     SkipGrams,
     StringVectors,
     write_skip_grams,
@@ -394,36 +394,39 @@ def _tables(
 
 def _manifest(
     options: SkipGramOptions, corpus: _Corpus, names: NameDictionary | None
-) -> dict[str, Any]:
+) -> SkipGramManifest:
     import gensim
 
     warnings = corpus.odd[:_MOST_WARNINGS]
     if len(corpus.odd) > _MOST_WARNINGS:
         more = len(corpus.odd) - _MOST_WARNINGS
         warnings.append(f"{more:,} more odd lines, all of them in {ODD_LINES}")
-    return {
-        "variant": options.variant,
-        "word_rules": rules_hash(),
-        "text": [_described(path) for path in options.text],
-        "dictionary": None if names is None else dict(names.record),
-        "counts": dict(corpus.counts),
-        "coverage": _coverage(corpus, names, options.settings.min_count),
-        "most_frequent_names": _most_frequent_names(corpus.tokens),
-        "warnings": warnings,
-        "options": options.as_json(),
-        "versions": {
+    return SkipGramManifest(
+        variant=options.variant,
+        word_rules=rules_hash(),
+        text=[_described(path) for path in options.text],
+        dictionary=None if names is None else dict(names.record),
+        counts=dict(corpus.counts),
+        coverage=_coverage(corpus, names, options.settings.min_count),
+        most_frequent_names=_most_frequent_names(corpus.tokens),
+        warnings=warnings,
+        options=options.as_json(),
+        versions={
             "python": platform.python_version(),
             "numpy": np.__version__,
             "gensim": gensim.__version__,
         },
-    }
+        width=1,  # these three are told when the tables are written
+        rows={},
+        content_hash="",
+    )
 
 
 def skip_gram_report(grams: SkipGrams) -> str:
     """What was read, found and learnt, as a table."""
     manifest = grams.manifest
-    rows = [(what, f"{count:,}") for what, count in manifest["counts"].items()]
-    counts = manifest["coverage"]
+    rows = [(what, f"{count:,}") for what, count in manifest.counts.items()]
+    counts = manifest.coverage
     whole = {
         "distinct words with a vector": "distinct words in the text",
         "distinct names with a vector": "distinct names in the text",
@@ -438,11 +441,11 @@ def skip_gram_report(grams: SkipGrams) -> str:
     for what, count in counts.items():
         of = counts.get(whole.get(what, ""), 0)
         rows.append((what, f"{count:,} ({count / of:.1%})" if of else f"{count:,}"))
-    if frequent := manifest["most_frequent_names"]:
+    if frequent := manifest.most_frequent_names:
         shown = ", ".join(f"{name} ({count:,})" for name, count in frequent)
         rows += [("", ""), ("most frequent names", shown)]
     width = max(len(what) for what, _ in rows)
-    title = f"{manifest['variant']}, {manifest['width']} numbers a vector: {grams.folder}"
+    title = f"{manifest.variant}, {manifest.width} numbers a vector: {grams.folder}"
     lines = [f"{what:<{width}}  {value}".rstrip() for what, value in rows]
-    notes = [f"note: {warning}" for warning in manifest["warnings"]]
+    notes = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *notes])

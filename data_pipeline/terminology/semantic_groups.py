@@ -43,11 +43,18 @@ _group_of_type: Mapping[str, str] = MappingProxyType(
 """TUI -> group, of the 127 semantic types."""
 
 
+class _ListsTypes(Protocol):
+    @property
+    def semantic_types(self) -> list[str]: ...
+    @property
+    def filters(self) -> dict[str, Any]: ...
+
+
 class HasTypes(Protocol):
     """The protocol of objects with semantic types per concept, such as a `TripletDataset`."""
 
     @property
-    def manifest(self) -> dict[str, Any]: ...
+    def manifest(self) -> _ListsTypes: ...
     @property
     def type_start(self) -> np.ndarray: ...
     @property
@@ -86,8 +93,8 @@ def groups_of(dataset: HasTypes) -> np.ndarray:
     Returns:
       uint16 [C], bit sets: bit i for group i of `GROUPS`, and always bit `ANY`.
     """
-    bits = group_bits(dataset.manifest["semantic_types"], dataset.type_start, dataset.types)
-    kept = dataset.manifest.get("filters", {}).get("semantic_groups") or GROUPS
+    bits = group_bits(dataset.manifest.semantic_types, dataset.type_start, dataset.types)
+    kept = dataset.manifest.filters.get("semantic_groups") or GROUPS
     return bits & np.uint16(1 << ANY | sum(1 << group_number(name) for name in kept))
 
 

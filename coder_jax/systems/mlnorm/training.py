@@ -15,13 +15,15 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import tyro
 from jax.sharding import Mesh
+from msgspec import UNSET, UnsetType
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -36,10 +38,14 @@ from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.systems.encoder_system import (
     PACKED,
+    ConfigOfEncoder,
+    EncoderOfRun,
     EncoderRun,
     EncoderSystem,
     Head,
     ModelConfig,
+    StartOfEncoder,
+    SystemOfEncoder,
     drop_vectors,
     encoder_of,
     export_trained,
@@ -64,6 +70,7 @@ from coder_jax.systems.mlnorm.softmax import (
     unit_rows,
     with_means,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import (
     Batch,
     Config,
@@ -93,13 +100,52 @@ from data_pipeline.batches.candidates import (
     write_classes,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, TermSpec, check_least, check_rate
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.dataset.tokenizer import load_tokenizer
-from data_pipeline.files.identity import read_json, typed
+from data_pipeline.files.identity import Count, Positive, read_json, typed
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.files.whole import map_array, write_json, written_whole
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
+
+# -------------------------------------------------------------------------------------------------
+# What run.json of MLNorm holds beside what that of any encoder does.
+
+
+class StartOfClasses(StartOfEncoder, frozen=True, kw_only=True):
+    """What run.json says of a run's start."""
+
+    concepts: Count
+    row_length: float | UnsetType = UNSET  # of the second step: of the rows that the first learnt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ClassesRun(EncoderRun):
+    """run.json of a system that learns classes."""
+
+    start: StartOfClasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FirstStep(SystemOfEncoder):
+    """What the second step reads of the settings of the first."""
+
+    width: Positive
+    scale: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ConfigOfFirst(ConfigOfEncoder):
+    system: _FirstStep
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FirstRun(_ClassesRun):
+    """run.json of the first step."""
+
+    config: _ConfigOfFirst
+
 
 # -------------------------------------------------------------------------------------------------
 # What both steps of MLNorm share: one row (its class) for each concept of the dataset.
@@ -119,9 +165,9 @@ class _ClassHead(Head):
     def part(self) -> Part:
         return self._part
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree:
+    def shapes(self, recorded_start: Any, width: int) -> Tree:
         head, statistics = head_shapes(width, self.width)
-        rows = padded_rows(recorded_start["concepts"])
+        rows = padded_rows(recorded_start.concepts)
         return {
             "head": head,
             "statistics": statistics,
@@ -320,8 +366,8 @@ class MLNormSystem(EncoderSystem):
             raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        if self.within_group and not manifest["semantic_types"]:
+    def check_data(self, manifest: Manifest, folder: Path) -> None:
+        if self.within_group and not manifest.semantic_types:
             raise BadInput(
                 f"{folder} has no semantic types, but the softmax is over the concepts of a "
                 "semantic group; use --no-within-group, or a release with semantic types"
@@ -341,15 +387,10 @@ class MLNormSystem(EncoderSystem):
             _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            **super().start_to_record(encoder, manifest),
-            "concepts": manifest["counts"]["concepts"],
-        }
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
+        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         """Shapes; the running statistics of the head are in `extra`."""
         params, _ = super().shapes(recorded_start)
         return params, head_shapes(self.structure(recorded_start).config.hidden_size, self.width)[1]
@@ -359,18 +400,18 @@ class MLNormSystem(EncoderSystem):
         return new, new_statistics(extra)
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         classes = classes_of(source.folder)
         if is_first():
             write_classes(folder, classes)
-        groups = np.zeros(padded_rows(recorded_start["concepts"]), np.uint16)
+        groups = np.zeros(padded_rows(recorded_start.concepts), np.uint16)
         groups[: len(classes.concepts)] = classes.groups
         return {"class_groups": groups}
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy of the softmax over the concepts (equation 5), averaged over the terms."""
         structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
@@ -525,43 +566,38 @@ class MLNormClassesSystem(EncoderSystem):
     def parts(self) -> dict[str, Part]:
         return {**super().parts(), "encoder": Part(rate=None)}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            **super().start_to_record(encoder, manifest),
-            "concepts": manifest["counts"]["concepts"],
-        }
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
+        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfEncoder, Params]:
         raise BadInput(
             "this recipe trains classes on the vectors of a run of the recipe mlnorm; give its "
             "folder as --from"
         )
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        identity: Any = run.identity
-        system = identity["config"]["system"]
-        if system["name"] != MLNormSystem.name:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfClasses, Params]:
+        name = run.described(Run).config.system.name
+        if name != MLNormSystem.name:
             raise BadInput(
-                f"--from: found a run of the system {system['name']!r}; expected one of "
+                f"--from: found a run of the system {name!r}; expected one of "
                 f"{MLNormSystem.name!r}, the first of the two steps"
             )
-        identity = typed(identity, EncoderRun, "run.json of the run to start from")
-        for name in ("width", "scale"):
-            if system[name] != getattr(self, name):
+        saved = run.described(_FirstRun)
+        system = saved.config.system
+        for name, there in (("width", system.width), ("scale", system.scale)):
+            if there != getattr(self, name):
                 raise BadInput(
-                    f"--from: the run has {name} {system[name]}, this run has "
-                    f"{getattr(self, name)}; give --{name} {system[name]}"
+                    f"--from: the run has {name} {there}, this run has "
+                    f"{getattr(self, name)}; give --{name} {there}"
                 )
-        ours, theirs = source.manifest, identity["dataset"]
+        ours, theirs = source.manifest, saved.dataset
         for what, mine, other in (
-            ("tokenizer", ours["tokenizer"]["hash"][:12], identity["tokenizer"]["hash"][:12]),
-            ("cleaning", ours["cleaning"], theirs["cleaning"]),
-            ("name of the terminology", ours["name"], theirs["name"]),
-            ("release", ours["release"], theirs["release"]),
+            ("tokenizer", ours.tokenizer.hash[:12], saved.tokenizer.hash[:12]),
+            ("cleaning", ours.cleaning, theirs.cleaning),
+            ("name of the terminology", ours.name, theirs.name),
+            ("release", ours.release, theirs.release),
         ):
             if mine != other:
                 raise BadInput(
@@ -570,8 +606,10 @@ class MLNormClassesSystem(EncoderSystem):
                 )
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
-        recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
-        recorded_start["row_length"] = float(learnt[learnt > 0].mean())
+        recorded_start = msgspec.structs.replace(
+            self.start_to_record(saved.start.encoder, source.manifest),
+            row_length=float(learnt[learnt > 0].mean()),
+        )
         carried = {name: run.params[name] for name in ("encoder", "head")}
         return recorded_start, {
             **carried,
@@ -595,7 +633,7 @@ class MLNormClassesSystem(EncoderSystem):
         return classes
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         assert isinstance(source, CandidateBatches)
         listed = classes_of(source.folder)
@@ -611,7 +649,7 @@ class MLNormClassesSystem(EncoderSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
-            length=recorded_start["row_length"],
+            length=recorded_start.row_length,
         )
         groups = np.zeros(len(classes), np.uint16)
         groups[: len(listed.concepts)] = listed.groups
@@ -620,7 +658,7 @@ class MLNormClassesSystem(EncoderSystem):
     def write_vectors(
         self,
         source: CandidateBatches,
-        recorded_start: Mapping[str, Any],
+        recorded_start: Any,
         encoder: Any,
         head: dict[str, np.ndarray],
         path: Path,
@@ -685,7 +723,7 @@ class MLNormClassesSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
         Of each term those that are of its semantic group (and have a term in its language, if
@@ -896,8 +934,8 @@ class _HeldOutClasses:
         self.tokenizer = load_tokenizer(source.folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=system.model.pooling,
-            cleaning=source.manifest["cleaning"],
-            max_length=source.manifest["tokenizer"]["max_length"],
+            cleaning=source.manifest.cleaning,
+            max_length=source.manifest.tokenizer.max_length,
         )
 
     def scores(self, view: View) -> dict[str, float]:
@@ -923,7 +961,7 @@ class _HeldOutClasses:
         rounded = {name: round(float(value), 4) for name, value in scores.items()}
         return {**rounded, "classes": len(self.classes.concepts)}
 
-    def encoder(self, params: Any, recorded_start: Mapping[str, Any]) -> TermEncoder:
+    def encoder(self, params: Any, recorded_start: Any) -> TermEncoder:
         """An encoder with the current parameters."""
         graph, _ = split_encoder(self.system.structure(recorded_start))
         return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
@@ -939,18 +977,14 @@ class _HeldOutClasses:
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
 
-_TABLE, _SETTINGS, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
+_TABLE, CLASSIFIER, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
 
-class _Settings(TypedDict):
-    """The keys that classifier.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """classifier.json."""
 
     scale: float
-
-
-def is_classifier(path: str | Path) -> bool:
-    """Whether a folder is the export of a classifier."""
-    return (Path(path) / _SETTINGS).is_file()
 
 
 def _trained_classifier(
@@ -991,7 +1025,7 @@ def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    write_json(folder / _SETTINGS, {"scale": classifier.scale})
+    write_json(folder / CLASSIFIER, dataclasses.asdict(_Settings(classifier.scale)))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
@@ -1023,7 +1057,7 @@ def read_classifier(folder: Path) -> ConceptClassifier:
     Raises:
         BadInput: if its files cannot be read.
     """
-    settings = typed(read_json(folder / _SETTINGS), _Settings, str(folder / _SETTINGS))
+    settings = typed(read_json(folder / CLASSIFIER), _Settings, str(folder / CLASSIFIER))
     try:
         tensors = load_file(folder / _TABLE)
         table = tensors.pop("classes")
@@ -1036,5 +1070,5 @@ def read_classifier(folder: Path) -> ConceptClassifier:
         tensors,
         table,
         read_classes(folder),
-        scale=settings["scale"],
+        scale=settings.scale,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.normalizer import Near, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
-from coder_jax.models.hf_files import find_folder, here_or_fetched, read_settings
+from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
@@ -215,8 +215,9 @@ def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.nd
 RANKER, SCORE, KEYWORDS = "ranker.json", "ranker.safetensors", "keywords.tsv"  # of an export
 
 
-class RankerSettings(TypedDict):
-    """The keys that ranker.json must have."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankerSettings:
+    """ranker.json."""
 
     mask: Mask
     cleaning: str
@@ -270,11 +271,11 @@ class TermRanker:
             bert,
             load_tokenizer(folder),
             read_head(folder / SCORE),
-            keywords_of(folder / KEYWORDS, settings["keyword_kinds"]),
-            mask=settings["mask"],
-            cleaning=settings["cleaning"],
-            max_length=settings["max_length"],
-            pair_length=settings["pair_length"],
+            keywords_of(folder / KEYWORDS, settings.keyword_kinds),
+            mask=settings.mask,
+            cleaning=settings.cleaning,
+            max_length=settings.max_length,
+            pair_length=settings.pair_length,
         )
 
     def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
@@ -319,11 +320,6 @@ class TermRanker:
             mask=self.mask,
             progress=progress,
         )
-
-
-def is_ranker(path: str | Path) -> bool:
-    """Whether a model, by folder, address or hub id, is the export of a ranker."""
-    return (here_or_fetched(path) / RANKER).is_file()
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:

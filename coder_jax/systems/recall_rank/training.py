@@ -11,7 +11,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,16 @@ from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
 from coder_jax.evaluation.several_concepts import recall_at_k as recall_at
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.bert import Bert, Probes, merge_encoder, split_encoder
-from coder_jax.models.hf_files import EncoderSettings, here_or_fetched
+from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import read_config
 from coder_jax.systems.encoder_system import (
     PACKED,
+    EncoderOfRun,
     EncoderSystem,
     Head,
     ModelConfig,
     RunWithEncoder,
+    StartOfEncoder,
     drop_vectors,
     encoder_of,
     export_trained,
@@ -65,6 +67,7 @@ from coder_jax.systems.recall_rank.ranking import (
     read_head,
     score_of,
 )
+from coder_jax.training.run_folder import AnyDataOfRun, Run
 from coder_jax.training.system import (
     Batch,
     Config,
@@ -96,12 +99,13 @@ from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_
 from data_pipeline.dataset.mentions import (
     WORDS,
     MentionDataset,
+    MentionManifest,
     MentionSplit,
     candidate_rows,
     token_table,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer
-from data_pipeline.files.identity import Count, Hash, read_json, typed
+from data_pipeline.files.identity import Count, read_json, typed
 from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.keywords import keyword_lines
@@ -110,20 +114,31 @@ from data_pipeline.terminology.keywords import keyword_lines
 # The content of run.json for generators and rankers, as types for `identity.typed`.
 
 
-class MentionsOfRun(TypedDict):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MentionsOfRun(AnyDataOfRun):
     """The mentions of a run and their dictionary, in run.json."""
 
-    name: str
-    release: str
-    cleaning: str
     counts: dict[str, Count]
-    content_hash: Hash
 
 
+class StartOfRanker(StartOfEncoder, frozen=True, kw_only=True):
+    """What run.json says of the start of a ranker."""
+
+    keyword_kinds: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MentionRun(RunWithEncoder):
     """run.json of a system that learns from mentions."""
 
     dataset: MentionsOfRun
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RankRun(MentionRun):
+    """run.json of a ranker."""
+
+    start: StartOfRanker
 
 
 # -------------------------------------------------------------------------------------------------
@@ -144,7 +159,7 @@ class _DenseHead(Head):
     def part(self) -> Part:
         return Part(decay=True)
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
         sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
         return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
@@ -152,19 +167,19 @@ class _DenseHead(Head):
         normal = jax.random.normal(jax.random.key(self.seed), shapes["kernel"].shape)
         return {"kernel": _INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
 
-    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: MentionManifest) -> Tree | None:
         return run.params[self.name]
 
 
-def _summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
+def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
     """The facts about the data for the model card, from run.json."""
-    counts = dataset["counts"]
+    counts = dataset.counts
     return {
-        "mentions": f"{dataset['name']} {dataset['release']}",
+        "mentions": f"{dataset.name} {dataset.release}",
         "training mentions": f"{counts['train: mentions']:,}",
         "concepts": f"{counts['concepts']:,}",
         "names": f"{counts['names']:,}",
-        "cleaning": dataset["cleaning"],
+        "cleaning": dataset.cleaning,
     }
 
 
@@ -277,7 +292,7 @@ class RecallSystem(EncoderSystem):
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[Any] = MentionRun
+    content: ClassVar[type[Run]] = MentionRun
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
 
@@ -299,7 +314,7 @@ class RecallSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
         return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -327,7 +342,7 @@ class RecallSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L = L_t + L_c (equation 6), averaged over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
@@ -413,7 +428,7 @@ class RecallSystem(EncoderSystem):
         return score
 
     def generator(
-        self, params: Params, recorded_start: Mapping[str, Any], source: BatchSource
+        self, params: Params, recorded_start: Any, source: BatchSource
     ) -> CandidateGenerator:
         """The generator with given parameters, on one device."""
         graph, _ = split_encoder(self.structure(recorded_start))
@@ -422,8 +437,8 @@ class RecallSystem(EncoderSystem):
             load_tokenizer(source.folder / "tokenizer"),
             EncoderSettings(
                 pooling=self.model.pooling,
-                cleaning=source.manifest["cleaning"],
-                max_length=source.manifest["tokenizer"]["max_length"],
+                cleaning=source.manifest.cleaning,
+                max_length=source.manifest.tokenizer.max_length,
             ),
         )
         return CandidateGenerator(encoder, params["number"])
@@ -478,7 +493,7 @@ class RankSystem(EncoderSystem):
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[Any] = MentionRun
+    content: ClassVar[type[Run]] = _RankRun
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
@@ -496,7 +511,7 @@ class RankSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="score", outputs=1, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
         return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -519,25 +534,22 @@ class RankSystem(EncoderSystem):
 
     # ---- Parameters ----
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        types = read_config(encoder["config"]).type_vocab_size
+    def start_to_record(self, encoder: EncoderOfRun, manifest: MentionManifest) -> StartOfEncoder:
+        types = read_config(encoder.config).type_vocab_size
         if types < 2:
             raise BadInput(
                 f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
                 "apart by two: use a BERT"
             )
-        kinds = list(manifest["keyword_kinds"])
-        return {**super().start_to_record(encoder, manifest), "keyword_kinds": kinds}
+        return StartOfRanker(encoder=encoder, keyword_kinds=list(manifest.keyword_kinds))
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Mean binary cross-entropy over the pairs (equation 11)."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
-        number, after = len(recorded_start["keyword_kinds"]), self.mask == "after"
+        number, after = len(recorded_start.keyword_kinds), self.mask == "after"
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
@@ -581,7 +593,7 @@ class RankSystem(EncoderSystem):
                 merge_encoder(graph, view.params["encoder"]),
                 view.params["score"],
                 pairs,
-                probes=len(view.recorded_start["keyword_kinds"]),
+                probes=len(view.recorded_start.keyword_kinds),
                 mask=self.mask,
             ).reshape(lists.names.shape)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)
@@ -597,12 +609,12 @@ class RankSystem(EncoderSystem):
     def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
         assert isinstance(source, RankBatches)
 
-        kinds = list(source.manifest["keyword_kinds"])
+        kinds = list(source.manifest.keyword_kinds)
         table, _ = token_table(
             load_tokenizer(source.folder / "tokenizer"),
             terms,
-            cleaning=source.manifest["cleaning"],
-            max_length=source.manifest["tokenizer"]["max_length"],
+            cleaning=source.manifest.cleaning,
+            max_length=source.manifest.tokenizer.max_length,
             keywords=keywords_of(source.folder / WORDS, kinds),
         )
         rows, strings = _neighbours(len(terms)), inputs_of(table)
@@ -770,19 +782,15 @@ def rank_small() -> Config[RankSystem]:
 #   keywords.tsv            word TAB kind
 #   term_ranker.py          all of it in PyTorch, without coder_jax
 
-_GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
+GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
 _MODULE = "term_ranker.py"
 
 
-class _GeneratorSettings(TypedDict):
-    """The keys that generator.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _GeneratorSettings:
+    """generator.json."""
 
     distance: str
-
-
-def is_generator(path: str | Path) -> bool:
-    """Whether a model, by folder, address or hub id, is the export of a generator."""
-    return (here_or_fetched(path) / _GENERATOR).is_file()
 
 
 # ---- The generator ----
@@ -796,7 +804,7 @@ def _export_generator(
 
     def write(folder: Path) -> dict[str, float]:
         _write_head(folder / _NUMBER, run.params["number"])
-        write_json(folder / _GENERATOR, {"distance": "euclidean"})
+        write_json(folder / GENERATOR, dataclasses.asdict(_GeneratorSettings("euclidean")))
         return {}
 
     return export_trained(system, run, out, beside=write, **options)
@@ -808,7 +816,7 @@ def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
     Raises:
         BadInput: if its files cannot be read.
     """
-    typed(read_json(folder / _GENERATOR), _GeneratorSettings, str(folder / _GENERATOR))
+    typed(read_json(folder / GENERATOR), _GeneratorSettings, str(folder / GENERATOR))
     return CandidateGenerator(encoder, read_head(folder / _NUMBER))
 
 
@@ -817,16 +825,15 @@ def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
 
 def _trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
     """The ranker of a run."""
-    identity: Any = run.identity
-    kinds = identity["start"]["keyword_kinds"]
+    saved = run.described(_RankRun)
     return TermRanker(
         trained_bert(run),
         load_tokenizer(run.folder / "tokenizer"),
         run.params["score"],
-        keywords_of(run.folder / "words.tsv", kinds),
+        keywords_of(run.folder / "words.tsv", saved.start.keyword_kinds),
         mask=system.mask,
-        cleaning=identity["dataset"]["cleaning"],
-        max_length=identity["tokenizer"]["max_length"],
+        cleaning=saved.dataset.cleaning,
+        max_length=saved.tokenizer.max_length,
         pair_length=system.batch.pair_length,
     )
 
@@ -849,14 +856,14 @@ def _write_ranker(folder: Path, ranker: TermRanker) -> None:
     """Write the ranker's files."""
     _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
-    settings: RankerSettings = {
-        "mask": ranker.mask,
-        "cleaning": ranker.cleaning,
-        "max_length": ranker.max_length,
-        "pair_length": ranker.pair_length,
-        "keyword_kinds": ranker.keywords.kinds,
-    }
-    write_json(folder / RANKER, dict(settings))
+    settings = RankerSettings(
+        mask=ranker.mask,
+        cleaning=ranker.cleaning,
+        max_length=ranker.max_length,
+        pair_length=ranker.pair_length,
+        keyword_kinds=ranker.keywords.kinds,
+    )
+    write_json(folder / RANKER, dataclasses.asdict(settings))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
