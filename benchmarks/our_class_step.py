@@ -1,4 +1,4 @@
-"""MLNorm's train steps outside a run, with a state, to be timed."""
+"""MLNorm's train steps outside a training run, for timing."""
 
 import dataclasses
 from typing import Any
@@ -22,11 +22,12 @@ from benchmarks.program_cost import read_cost
 from coder_jax.devices.mesh import device_memory, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig
 from coder_jax.systems.mlnorm.classifier import new_statistics
 from coder_jax.systems.mlnorm.training import (
     MLNormClassesSystem,
     MLNormSystem,
+    StartOfClasses,
     mlnorm,
     mlnorm_classes,
 )
@@ -42,7 +43,7 @@ _ROW_LENGTH = 128
 
 
 def _begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
-    """Classes as in `ClassWork.rows`, never whole outside the devices; for traced code."""
+    """In traced code: classes as in `ClassWork.rows`, sharded from the start."""
     rows = params["classes"].shape[0]
     class_C = jnp.arange(rows)
     bits = jnp.asarray(class_group_bits(np.arange(GROUPS)))
@@ -55,7 +56,7 @@ def _begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _InventedFirst(MLNormSystem):
-    """Step 1 with invented classes."""
+    """Step 1 with synthetic classes."""
 
     work: ClassWork
 
@@ -65,7 +66,7 @@ class _InventedFirst(MLNormSystem):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _InventedSecond(MLNormClassesSystem):
-    """Step 2 with invented classes."""
+    """Step 2 with synthetic classes."""
 
     work: ClassWork
 
@@ -90,16 +91,14 @@ def _step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
         recipe = mlnorm_classes()
         system = _InventedSecond(**shared, candidates=work.candidates)
     config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
-    about = {
-        "encoder": {"config": work.encoder.to_hf(), "pooler": True},
-        "concepts": work.classes,
-    }
+    encoder = EncoderOfRun(config=work.encoder.to_hf(), pooler=True, license=None)
+    about = StartOfClasses(encoder=encoder, concepts=work.classes)
     packed = PackedGroups.packed if work.step == 1 else CandidateBatches.packed
     return system, make_step(config, about, packed, devices=jax.devices()[:devices])
 
 
 def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
-    """The batch of a step, on the device, as training has it."""
+    """The batch of a step, placed on the device as in training."""
     spec, blocks = step.config.system.batch, step.cut.blocks
     mine = (*step.cut.groups(spec).shape, work.terms // spec.groups)
     if work.step == 2:
@@ -129,13 +128,13 @@ def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.A
 
 
 def _compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
-    """The step as a program; nothing of the state is made."""
+    """The compiled step; no state is created."""
     batch = _batch_of(work, step, work.stored(0))
     return step.jitted.lower(step.like, batch).compile()
 
 
 def program_memory(work: ClassWork) -> dict[str, Any]:
-    """What the compiled step needs, and what the device has; to be called in its own process.
+    """The memory that the compiled step needs, and that of the device; call it in its own process.
 
     Returns:
         `arguments` (state and batch), `temporaries` and `peak`, what `available` is at the moment,

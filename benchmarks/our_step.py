@@ -1,4 +1,4 @@
-"""Our train step outside a run, with a state, to be timed."""
+"""Our train step outside a training run, for timing."""
 
 import dataclasses
 from typing import Any
@@ -10,6 +10,8 @@ from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.coder import coder_eng
+from coder_jax.systems.encoder_system import EncoderOfRun
+from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from data_pipeline.batches.stream import BatchMaker
@@ -17,12 +19,12 @@ from data_pipeline.dataset.store import open_dataset
 
 
 class OnDevice:
-    """What is the same for all steps with a state on JAX's devices."""
+    """What all steps with a state on JAX's devices share."""
 
     state: Any
 
     def wait(self) -> None:
-        """Until the device has done its work."""
+        """Waits until the device has finished."""
         jax.block_until_ready(self.state)
 
     def peak_device_memory(self) -> int | None:
@@ -40,11 +42,12 @@ class Ours(OnDevice):
         system = dataclasses.replace(work.coder, model=model, batch=work.spec)
         config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
         bert, hf_config, _ = load_bert(work.encoder)
-        about = {
-            "encoder": {"config": hf_config, "pooler": bert.pooler is not None},
-            "relations": work.relations,
-            "types": 0,
-        }
+        pooler = bert.pooler is not None
+        about = StartOfGroups(
+            encoder=EncoderOfRun(config=hf_config, pooler=pooler, license=None),
+            relations=work.relations,
+            types=0,
+        )
         self.train_step = make_step(
             config, about, BatchMaker.packed, devices=jax.devices()[:1], dropout=work.dropout
         )
@@ -63,7 +66,9 @@ class Ours(OnDevice):
         return fed
 
     def step(self, batch: Fed) -> jax.Array:
-        """One optimizer step; the loss, on the device. The first with so many rows compiles it."""
+        """Takes one optimizer step; returns the loss, on the device. A new number of rows is
+        compiled first.
+        """
         if batch.rows not in self.train_step.compiled:
             self.train_step.compile(self.source, batch.rows)
         self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)

@@ -56,7 +56,7 @@ _HELP = set(HELP_FLAGS)
 
 
 def _usage() -> str:
-    """What to type."""
+    """The usage text."""
     lines = ["usage: python -m coder_jax VERB ...", ""]
     for purpose, verbs in _PURPOSES.items():
         lines += [f"{purpose}:", *(f"  {verb:<{_WIDTH}}  {what}" for verb, what in verbs.items())]
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _work(verb: str, command: ModuleType, words: list[str]) -> int:
-    """Read the words behind the verb, and do what they say."""
+    """Parse the verb and its arguments, and run it."""
     if hasattr(command, "parse"):  # train: its flags follow from a typed configuration
         options = command.parse(words)
         wanted = options.run.quiet

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _derive(options: KeywordOptions) -> int:
-    """Writes the file, and says what is in it and how many names and mentions have a keyword."""
+    """Writes the file; prints what it holds, and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionary import read_entries
     from data_pipeline.files.whole import written_whole
     from data_pipeline.sources.corpora import read_gold

@@ -1,4 +1,4 @@
-"""What every command needs: messages for bad input, progress, an end when asked to stop."""
+"""What all commands share: messages for bad input, progress, tidy stops on signals."""
 
 import difflib
 import errno
@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm as Progress
 
 # -------------------------------------------------------------------------------------------------
-# The one exception for bad input: what was found, what was expected, what to do.
+# The exception for bad input.
 
 
 class BadInput(Exception):
@@ -27,11 +27,10 @@ class BadInput(Exception):
 
 
 # -------------------------------------------------------------------------------------------------
-# What long work shows of itself: a bar on a terminal; in a log file a plain line now and then.
+# Progress: a bar on a terminal, a plain line every 30 s in a log file.
 #
-# A file keeps each redrawing of a bar, so where stderr is no terminal there is a line every 30 s
-# with the time of day, and one at the end. With `--quiet` there is neither, nor another word of
-# progress.
+# Where stderr is not a terminal, redrawing a bar would fill the file; the lines there have the
+# time of day, and there is one at the end. With `--quiet` no progress is printed.
 
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -51,10 +50,10 @@ def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progr
 
 
 class _Lines(Progress):
-    """A bar's counts as lines of text, for log files."""
+    """Progress as lines of text, for log files."""
 
     def __init__(self, iterable: Iterable[Any] | None = None, **options: Any):
-        # With `gui` tqdm itself writes nothing: no bar, no carriage return.
+        # With `gui` tqdm itself writes nothing.
         options |= {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1, "gui": True}
         super().__init__(iterable, **options)
 
@@ -70,13 +69,13 @@ class _Lines(Progress):
         print(time.strftime("%Y-%m-%d %H:%M:%S"), words, file=self.fp, flush=True)
 
     def close(self) -> None:
-        """Print where it ended, unless the bar would have vanished."""
+        """Print the final count, unless the bar was to vanish."""
         if not self.disable and self.leave and self.n != self.initial:
             self._print("{elapsed} in all")
         super().close()
 
     def clear(self, *_: Any, **__: Any) -> None:
-        """Lines stay."""
+        """Do nothing: lines stay."""
 
     @classmethod
     def write(cls, s: str, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
@@ -85,7 +84,8 @@ class _Lines(Progress):
 
 
 def without_other_bars(words: Iterable[str]) -> None:
-    """No bars of Hugging Face's libraries where ours are lines, or none: before they are imported.
+    """Turn off Hugging Face's progress bars where ours are lines or off; call before they are
+    imported.
 
     Args:
         words: of the command line.
@@ -96,7 +96,7 @@ def without_other_bars(words: Iterable[str]) -> None:
 
 @contextmanager
 def quiet(wanted: bool = True) -> Iterator[None]:
-    """Within, if it is wanted, nothing but results, warnings and errors is printed."""
+    """In the block, if wanted, print only results, warnings and errors."""
     before, _quiet[0] = _quiet[0], wanted
     try:
         yield
@@ -105,25 +105,25 @@ def quiet(wanted: bool = True) -> Iterator[None]:
 
 
 def _on_terminal() -> bool:
-    """Whether stderr is a terminal; it is None in a process that was started without one."""
+    """Whether stderr is a terminal; it is None in a process started without one."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def is_quiet() -> bool:
-    """Whether it was asked for."""
+    """Whether --quiet is in effect."""
     return _quiet[0]
 
 
 def tell(text: object) -> None:
-    """Print a line about the work on stderr, unless quiet."""
+    """Print a line of progress on stderr, unless quiet."""
     if not is_quiet():
         print(text, file=sys.stderr, flush=True)
 
 
 # -------------------------------------------------------------------------------------------------
-# Stopping when asked to: SIGTERM (preemption, a scheduler) and Ctrl-C end long work tidily.
+# Stopping on request: SIGTERM (preemption, a scheduler) and Ctrl-C end long work tidily.
 #
-# The first signal only takes note; long work polls between pieces that are whole on disk, and
+# The first signal only sets a flag; long work polls it where all results so far are on disk, and
 # raises `Stopped` there. A second signal does not wait, unless it comes at once: Ctrl-C and
 # schedulers reach a command and those that it started, and the command passes its signal on to
 # these. Exit status 75 ("try again later", EX_TEMPFAIL) tells a launcher to start the same command
@@ -139,7 +139,7 @@ _what_next: list[str] = []  # what is said when the first one comes
 
 
 class Stopped(Exception):
-    """Work ended because a signal asked for it; what is needed to go on is on disk.
+    """The exception that ends work on a signal; what is needed to resume is on disk.
 
     Attributes:
         status: what the process returns.
@@ -156,7 +156,7 @@ def asked() -> bool:
 
 
 def ask(number: int) -> None:
-    """Stop as if signal `number` had come, though it came to another host.
+    """Stop as on signal `number`, which another host received.
 
     Whoever preempts machines signals them one after the other: this process's own signal, which
     comes a moment later, must not count as the second one.
@@ -169,24 +169,25 @@ def ask(number: int) -> None:
 
 
 def signal_asked() -> int:
-    """The signal that has asked this process, or another host, to stop; 0 if none has."""
+    """The signal that asked this process or another host to stop; 0 if none."""
     return _asked[0] if _asked else 0
 
 
 def poll() -> None:
-    """Raise `Stopped` if a signal has asked for it: call where nothing is half done."""
+    """Raise `Stopped` if a signal has asked for it; call where nothing is half done."""
     if _asked:
         raise Stopped
 
 
 def exit_status(number: int) -> int:
-    """What a process returns that signal `number` stopped: INTERRUPTED for Ctrl-C."""
+    """The exit status after signal `number`: INTERRUPTED for Ctrl-C, otherwise TRY_AGAIN."""
     return INTERRUPTED if number == signal.SIGINT else TRY_AGAIN
 
 
 @contextmanager
 def _stop_when_asked(what_next: str | None) -> Iterator[None]:
-    """Within, SIGTERM and Ctrl-C take note and say `what_next` on stderr; a second one ends all.
+    """In the block, the first SIGTERM or Ctrl-C sets the flag and prints `what_next`; a second one
+    ends the process.
 
     With None (short work that does not poll), and outside the main thread, where Python takes no
     signals, they keep their usual meaning.
@@ -216,38 +217,47 @@ def _stop_when_asked(what_next: str | None) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Be as if no signal had come."""
+    """Reset the flag, as if no signal had come."""
     for notes in (_asked, _came, _what_next):
         notes.clear()
 
 
 # -------------------------------------------------------------------------------------------------
-# What a mistyped name may have meant.
+# Suggestions for mistyped names.
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """ "; did you mean NAME?" with the known name that is most like it; "" where none is."""
+    """ "; did you mean NAME?" with the most similar known name; "" where none is similar."""
     names = {name.lower(): name for name in known}
     near = difflib.get_close_matches(found.lower(), names, n=1)
     return f"; did you mean {names[near[0]]}?" if near else ""
 
 
 # -------------------------------------------------------------------------------------------------
-# What every command does around its work: messages without a traceback, signals, exit status.
+# What surrounds every command's work: errors without a traceback, signals, exit status.
 
-# A disk that is full or may not be written to is the user's to mend: no traceback.
+# Full and read-only disks are problems that the user can solve: no traceback.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-# NumPy says in words alone that it could not write all of an array.
+# NumPy reports only in words that it could not write all of an array.
 _UNWRITTEN = ("Not enough free space to write", "requested and")
-# So is a path that cannot be: a file where a folder must be or the reverse, too long, in a circle.
+# Impossible paths are the user's problem, too: a file instead of a folder or the reverse, too long,
+# a link cycle.
 _PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
-# Pipes and terminals at whose other end nobody is.
+# Pipes and terminals that nobody reads.
 _PIPE_ERRORS = (errno.EPIPE, errno.ENXIO)
 _INSTALL = (
     "use the environment that `bash launch/train.sh` makes (source .venv/bin/activate), or install "
     "what is needed: pip install -r requirements.txt -c constraints.txt"
 )
-# What a shell tells of a process that nobody read from any more (128 + SIGPIPE).
+# The extra of pyproject.toml that brings a package.
+_EXTRAS = {
+    **dict.fromkeys(("tensorflow", "tensorflow_datasets", "absl", "tensorboardX"), "train"),
+    "torch": "torch",
+    **dict.fromkeys(("gensim", "ahocorasick", "abbreviations", "bm25s", "ot"), "text"),
+    **dict.fromkeys(("matplotlib", "threadpoolctl"), "report"),
+    **dict.fromkeys(("s3fs", "gcsfs"), "cloud"),
+}
+# The exit status that a shell shows for a process whose reader has gone (128 + SIGPIPE).
 _NOT_READ = 141
 _OURS = ("coder_jax", "data_pipeline", "launch", "benchmarks")
 
@@ -258,7 +268,7 @@ def run_command(
     when_asked: str | None = "stopping; the same command goes on",
     when_stopped: str = "stopped; the same command goes on",
 ) -> int:
-    """The exit status of `work()`: its own; 2 for bad input; 75 or 130 if it was asked to stop.
+    """The exit status of `work()`: its own; 2 for bad input; 75 or 130 if it was stopped.
 
     If the reader of its output, such as `head`, goes before the end, 141.
 
@@ -293,7 +303,7 @@ def run_command(
 
 
 def _flush_stdout() -> bool:
-    """Write what was printed; False if its reader has gone, as `head` does that had enough."""
+    """Flush stdout; False if its reader has gone, as `head` does when it has enough."""
     try:
         if sys.stdout is not None:  # None: the process was started without one
             sys.stdout.flush()
@@ -305,7 +315,7 @@ def _flush_stdout() -> bool:
 
 
 def _stdout_was_left() -> bool:
-    """Whether the reader of what is printed has gone.
+    """Whether the reader of stdout has gone.
 
     Then it goes nowhere from now on, as Python would complain at its exit.
     """
@@ -322,7 +332,7 @@ def _stdout_was_left() -> bool:
 
 
 def message_of(error: BaseException) -> str | None:
-    """What is printed of an error that the user can mend; None for a defect of the program."""
+    """The message for an error that the user can solve; None for a defect of the program."""
     if isinstance(error, BadInput):
         return str(error)
     if isinstance(error, OSError) and (error.errno in _DISK_ERRORS or _is_unwritten(error)):
@@ -343,15 +353,17 @@ def message_of(error: BaseException) -> str | None:
 
 
 def _is_unwritten(error: OSError) -> bool:
-    """Whether an array could not be written whole, of which NumPy tells without a number."""
+    """Whether an array was not written completely, which NumPy reports without an error number."""
     return error.errno is None and any(words in str(error) for words in _UNWRITTEN)
 
 
 def _message_of_missing(error: ModuleNotFoundError) -> str | None:
-    """What is printed where a package of others is not installed; None for a module of ours."""
+    """The message for a third-party package that is not installed; None for a module of ours."""
     if error.name is None:  # as jax says it of jaxlib
         return f"{error}; {_INSTALL}"
     package = error.name.partition(".")[0]
     if package in _OURS:
         return None
-    return f"the Python package {package} is not installed for {sys.executable}; {_INSTALL}"
+    extra = _EXTRAS.get(package)
+    install = f"install it with: pip install 'coder-jax[{extra}]'" if extra else _INSTALL
+    return f"the Python package {package} is not installed for {sys.executable}; {install}"

@@ -17,12 +17,12 @@ _SETTINGS = ("encoder",)
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """Writes them; to be called in a process of its own."""
+    """Writes the encoders; call it in a process of its own."""
     manifest = read_manifest(args.data)
     rows = []
     for shape in args.shapes:
         folder = args.out / shape
-        save_random_encoder(folder, shape, manifest["tokenizer"]["vocab_size"])
+        save_random_encoder(folder, shape, manifest.tokenizer.vocab_size)
         shutil.copytree(args.data / "tokenizer", folder, dirs_exist_ok=True)
         size = sum(path.stat().st_size for path in folder.iterdir())
         rows.append({"encoder": shape, "bytes": size} | SHAPES[shape])

@@ -1,4 +1,4 @@
-"""What has to travel to the machine with the accelerator, made where a dataset can be built.
+"""Prepares the files for the machine with the accelerator, where a dataset can be built.
 
 A folder of some megabytes: `dataset`, `terms.txt`, and perhaps `wheels`,
 packages for the Python of the other machine.
@@ -44,7 +44,7 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
             fetch_wheels(args.packages, args.wheels, new / "wheels")
         size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file()) / 1e6
         about = {
-            "data": read_manifest(dataset)["name"],
+            "data": read_manifest(dataset).name,
             "terms": len(chosen),
             "megabytes": round(size, 2),
         }

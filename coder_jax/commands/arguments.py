@@ -258,10 +258,10 @@ def generators_of(
 
 
 def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> TermEncoder | None:
-    """As `load_encoder`; None for a run, which has its own."""
-    from coder_jax.training.run_folder import is_run
+    """As `load_encoder`, for one of the models; None for a run, which has its own."""
+    from coder_jax.training.run_folder import system_name
 
-    if not is_run(model):
+    if not system_name(model):
         return load_encoder(model, pooling, options)
     settings = {"pooling": pooling, "cleaning": options.cleaning, "max-length": options.max_length}
     given = [name for name, value in settings.items() if value is not None]

@@ -113,7 +113,7 @@ def run(options: EncodeOptions) -> int:
         about = about_vectors(encoder, options.model, hash_weights(folder), terms, options.storage)
         wrote = write_vectors(encoder, terms, options.out, about)
     if is_first():
-        width = about["vectors"]["width"]
+        width = about.vectors.width
         before = "" if wrote else ", as they were"
         tell(f"{options.out}: {terms.count:,} vectors of width {width}{before}")
     return 0

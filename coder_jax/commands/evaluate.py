@@ -464,7 +464,7 @@ def run(options: EvaluateOptions) -> int:
     from coder_jax.devices.hosts import alone
     from coder_jax.systems.trained_models import (
         answered_by_stages,
-        has_classes,
+        open_model,
         records_of_classes,
         records_of_stages,
     )
@@ -476,7 +476,8 @@ def run(options: EvaluateOptions) -> int:
     benchmarks = [one for one in benchmarks if one not in staged]
     if benchmarks:
         check_one_model(options.models, f"{benchmarks[0].name} is no folder of mentions")
-    by_classes = not (options.dictionary or options.vectors_of) and has_classes(options.model)
+    searched = options.dictionary or options.vectors_of
+    by_classes = not searched and open_model(options.model).kind == "classes"
     keyed_by = _keys_of_vectors(options.vectors_of)
     for benchmark in (
         [] if by_classes else benchmarks
@@ -516,14 +517,14 @@ def _keys_of_vectors(vectors_of: str | None) -> str:
 
 def _from_folder_of(out: Path, record: EvaluationRecord) -> EvaluationRecord:
     """The record with its tables of predictions named from the folder of OUT: both may move."""
-    if is_stream(out) or not (record.answers and record.answers["predictions"]):
+    if is_stream(out) or not (record.answers and record.answers.predictions):
         return record
     folder = out.resolve().parent
     named = {
         fold: os.path.relpath(Path(file).resolve(), folder)
-        for fold, file in record.answers["predictions"].items()
+        for fold, file in record.answers.predictions.items()
     }
-    return replace(record, answers=record.answers | {"predictions": named})
+    return replace(record, answers=replace(record.answers, predictions=named))
 
 
 @contextmanager

@@ -373,7 +373,7 @@ def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
       BadInput: a precision that was not measured, or was never reached.
     """
     from coder_jax.mapping.confidence import Cutoffs
-    from coder_jax.mapping.normalizer import Confidence, Rule
+    from coder_jax.mapping.normalizer import Rule
     from coder_jax.models.hf_files import find_folder
 
     path = options.cutoffs or find_folder(options.model) / CUTOFFS.file
@@ -389,7 +389,7 @@ def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
                 f"--cutoffs {path} --json results.json, or give --min-similarity"
             )
         return _Chosen(wanted, None, Rule(least))
-    kind = measured.measured_on.get("candidates")
+    kind = measured.candidates
     if options.candidates not in (None, kind):
         if options.precision is not None:
             raise BadInput(
@@ -412,7 +412,7 @@ def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
         if options.precision is None
         else _least_confidence(options.precision, measured, language, path)
     )
-    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, Confidence(*rule[1:]), sure))
+    return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
 def _least_confidence(
@@ -571,9 +571,9 @@ def _check_of_stages(options: NormalizeOptions) -> None:
 
 def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
     """The model with classes that --model names."""
-    from coder_jax.systems.trained_models import has_classes, load_classifier
+    from coder_jax.systems.trained_models import load_classifier, open_model
 
-    if has_classes(options.model):
+    if open_model(options.model).kind == "classes":
         return load_classifier(options.model)
     needed = "a model with classes: a run of the recipe mlnorm, or its export"
     if options.dictionary:

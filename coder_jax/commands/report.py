@@ -182,13 +182,13 @@ def run(options: ReportOptions) -> int:
 
 def _find_out(options: ReportOptions) -> Path:
     """The file to write; BadInput if there is no place for it."""
-    from coder_jax.training.run_folder import is_run
+    from coder_jax.training.run_folder import system_name
     from data_pipeline.files.buckets import check_output, in_bucket
 
     _, model = _named(options.model)
     out = options.out
     if out is None:
-        if in_bucket(model) or not is_run(model):
+        if in_bucket(model) or not system_name(model):
             raise BadInput(
                 f"--out: found none, and {model} is no folder of a run here; expected the HTML "
                 "file to write, such as --out report.html"

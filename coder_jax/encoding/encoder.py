@@ -1,4 +1,4 @@
-"""`TermEncoder`: terms to vectors, and mentions to the nearest concepts of a dictionary.
+"""`TermEncoder`: encodes terms, and finds the nearest concepts of a dictionary for mentions.
 
 A reader is what an encoder reads terms with: a BERT and its tokenizer, or an encoder of names.
 """
@@ -63,9 +63,10 @@ from data_pipeline.sources.text import rules_hash
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary with its vectors: searched for concepts, saved to a folder and loaded from it.
+# Dictionaries with their vectors: search, save and load.
 
-# Search this many terms per wanted concept at first; a concept often has several near terms.
+# The first search takes this many terms per wanted concept, as concepts often have several near
+# terms.
 _TERMS_PER_CONCEPT = 8
 _VECTORS_FILE, _TERMS_FILE = "vectors.npy", "terms.parquet"
 _ROWS_AT_A_TIME = 1 << 16
@@ -97,7 +98,7 @@ class EncodedDictionary:
         return len({one for joined in set(self.concepts) for one in split_concepts(joined)})
 
     def save(self, folder: str | Path) -> None:
-        """Writes terms, concepts, vectors and what made them into a folder, whole or not at all.
+        """Writes terms, concepts, vectors and their provenance into a folder, atomically.
 
         What `save` wrote there before is replaced.
 
@@ -132,7 +133,7 @@ class EncodedDictionary:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: TermEncoder) -> EncodedDictionary:
-        """What `save` wrote into a folder, for the encoder that made it; vectors stay on the disk.
+        """Loads what `save` wrote; needs the same encoder. Vectors stay on disk.
 
         Raises:
           BadInput: no such folder, a damaged one, or one that another encoder made or the same one
@@ -172,7 +173,7 @@ _FORMS = (
 
 
 def _terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
-    """The columns of a dictionary in any of the forms that Python has for it.
+    """The columns of a dictionary given in any of the usual Python forms.
 
     Args:
       given: a path for `read_dictionary`; what that returned; a dict of term -> concept; a tuple of
@@ -253,7 +254,7 @@ def dictionary_vectors(
     cache: bool,
     progress: bool,
 ) -> Rows:
-    """float32 [n, D]: the vectors of the terms of a dictionary, the same to the bit either way.
+    """float32 [n, D]: the vectors of a dictionary's terms, bitwise equal whether cached or not.
 
     Args:
       encoder, terms, unit, of_run, progress: as for `cached_vectors`.
@@ -267,7 +268,7 @@ def dictionary_vectors(
 def _vectors_in_chunks(
     encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
 ) -> np.ndarray:
-    """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
+    """The vectors of many terms, bitwise equal to those of `cached_vectors`."""
     if len(terms) <= TERMS_PER_CHUNK:
         return encoder.encode(list(terms), unit=unit, progress=progress)
     listed = TermList(terms, TERMS_PER_CHUNK)
@@ -285,7 +286,7 @@ def _vectors_in_chunks(
 def nearest_concepts(
     queries_QD: np.ndarray, dictionary: EncodedDictionary, k: int
 ) -> list[list[Match]]:
-    """The k concepts nearest to each query; searches more terms until k concepts are among them."""
+    """The k concepts nearest to each query; the search widens until k concepts are found."""
     found: list[list[Match]] = [[] for _ in queries_QD]
     open_queries = np.arange(len(queries_QD))
     width = 1 if k == 1 else k * _TERMS_PER_CONCEPT
@@ -327,7 +328,9 @@ def _match_columns(
 
 
 def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
-    """What makes a DataFrame of columns: True or "pandas", or "polars"; BadInput without it."""
+    """A function from columns to a DataFrame: True or "pandas", or "polars"; BadInput if not
+    installed.
+    """
     if kind == "polars":
         return pl.DataFrame
     if kind not in (True, "pandas"):
@@ -343,7 +346,7 @@ def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A BERT and its tokenizer as what reads terms.
+# The reader of terms for a BERT.
 
 
 class BertReader:
@@ -359,28 +362,28 @@ class BertReader:
 
     @property
     def width(self) -> int:
-        """Of a vector."""
+        """The width of a vector."""
         return self.bert.config.hidden_size
 
     @property
     def structure(self) -> str:
-        """All of its shape that vectors depend on."""
+        """All of the network's shape that vectors depend on."""
         return repr(self.bert.config)
 
     @cached_property
     def tokenizer_hash(self) -> str:
-        """Of what makes tokens of terms."""
+        """The hash of the tokenizer."""
         return tokenizer_hash(self.tokenizer)
 
     @property
     def lowercases(self) -> bool:
-        """Whether the tokenizer does."""
+        """Whether the tokenizer lower-cases."""
         normalizer = self.tokenizer.normalizer
         return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     @property
     def dtype(self) -> str:
-        """Of its arithmetic."""
+        """The dtype of its arithmetic."""
         return jnp.dtype(self.bert.dtype).name
 
     def hash_of(self, folder: Path) -> str:
@@ -388,11 +391,11 @@ class BertReader:
         return hash_weights(folder)
 
     def hash_of_parameters(self) -> str:
-        """SHA-256 of the parameters, of an encoder that was read from no folder."""
+        """SHA-256 of the parameters, for an encoder that was not read from files."""
         return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
 
     def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings that do not fit it, or a tokenizer that does not."""
+        """Raises BadInput for settings or a tokenizer that do not fit the encoder."""
         if settings.pooling not in POOLINGS:
             raise BadInput(
                 f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
@@ -436,12 +439,12 @@ class BertReader:
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:
-    """The settings that `embed_terms` wants."""
+    """The settings in the form that `embed_terms` takes."""
     return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder of names as what reads terms: any string of characters gets a vector.
+# The reader of terms for an encoder of names, which gives a vector to any string.
 
 _CHUNK_NAMES = 1 << 15
 
@@ -462,7 +465,7 @@ class NameReader:
 
     @property
     def bert(self) -> NoReturn:
-        """There is none.
+        """Raises: an encoder of names has no BERT.
 
         Raises:
           BadInput: always.
@@ -476,24 +479,24 @@ class NameReader:
 
     @property
     def width(self) -> int:
-        """Of a vector."""
+        """The width of a vector."""
         return self.config.width
 
     @property
     def structure(self) -> str:
-        """All of its shape that vectors depend on."""
+        """All of the network's shape that vectors depend on."""
         return repr(self.config)
 
     @property
     def tokenizer_hash(self) -> str:
-        """Of the rules that make words of terms."""
+        """The hash of the rules that split terms into words."""
         return rules_hash()
 
     lowercases = True
     dtype = "float32"
 
     def hash_of(self, folder: Path) -> str:
-        """SHA-256 of the weight files that it was read from, the vectors of words too."""
+        """SHA-256 of the weight files that it was read from, word vectors included."""
         digest = hashlib.sha256()
         for name in WEIGHT_FILES:
             with (folder / name).open("rb") as file:
@@ -501,13 +504,13 @@ class NameReader:
         return digest.hexdigest()
 
     def hash_of_parameters(self) -> str:
-        """SHA-256 of all that it knows, of an encoder that was read from no folder."""
+        """SHA-256 of all parameters and vectors, for an encoder that was not read from files."""
         known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
         words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
         return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
 
     def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings of a BERT."""
+        """Raises BadInput for settings that only a BERT has."""
         if settings.pooling != OF_NAMES or settings.attend_padding:
             asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
             raise BadInput(
@@ -528,7 +531,9 @@ class NameReader:
         rows: int | None,
         progress: bool,
     ) -> np.ndarray:
-        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal ones once."""
+        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal terms are
+        encoded once.
+        """
         slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
         distinct = list(slot)
         found = aligned((len(distinct), self.width), np.float32)
@@ -575,7 +580,7 @@ class NameReader:
 
 
 # -------------------------------------------------------------------------------------------------
-# TermEncoder: a pre-trained model in; terms to vectors, mentions to concepts out.
+# `TermEncoder` itself.
 
 
 class TermEncoder:
@@ -606,7 +611,7 @@ class TermEncoder:
         settings: EncoderSettings | None = None,
         report: LoadReport | None = None,
     ):
-        """From parts in memory, for instance between training steps.
+        """An encoder made of parts in memory, for instance between training steps.
 
         Encoders of the same structure share compiled code, however many are made. `bert` may also
         be a reader, without a tokenizer. BadInput for settings or a tokenizer that do not fit.
@@ -620,17 +625,17 @@ class TermEncoder:
 
     @property
     def bert(self) -> Bert:
-        """The encoder; BadInput of an encoder of names."""
+        """The BERT; BadInput for an encoder of names."""
         return self.reader.bert
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; BadInput of an encoder of names."""
+        """The tokenizer; BadInput for an encoder of names."""
         return self.reader.tokenizer
 
     @property
     def width(self) -> int:
-        """D, of a vector."""
+        """The width D of a vector."""
         return self.reader.width
 
     @classmethod
@@ -692,7 +697,7 @@ class TermEncoder:
         batch_size: int | None = None,
         convert_to_numpy: bool = True,
     ) -> np.ndarray:
-        """Vectors of terms, float32 [n, D], in the order given; [D] of a single string.
+        """Vectors of terms, float32 [n, D], in the given order; [D] for a single string.
 
         Args:
           terms: n strings in an order (a list, a generator, an array, a Series); equal strings cost
@@ -835,14 +840,14 @@ class TermEncoder:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder that remembers: each term is encoded once, however often and by whom it is asked for.
+# An encoder with a cache in memory: each term is encoded once.
 #
 # For a few tens of thousands of terms that several parts of one program look at, such as scores,
 # plots and a report: it keeps the vectors of all terms in memory.
 
 
 class RememberingEncoder(TermEncoder):
-    """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
+    """A `TermEncoder` with a cache: `encode` encodes only terms that it has not encoded before."""
 
     def __init__(self, encoder: TermEncoder):
         super().__init__(encoder.reader, None, encoder.settings, encoder.report)
@@ -852,7 +857,7 @@ class RememberingEncoder(TermEncoder):
     def encode_list(
         self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
     ) -> np.ndarray:
-        """As `TermEncoder.encode_list`; vectors that are not of unit length are not remembered."""
+        """As `TermEncoder.encode_list`; only unit-length vectors are cached."""
         if not unit:
             return super().encode_list(terms, unit=False, rows=rows, progress=progress)
         new = [term for term in dict.fromkeys(terms) if term not in self.held]

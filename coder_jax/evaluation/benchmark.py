@@ -1,5 +1,4 @@
-"""The protocol of a benchmark: what a kind of benchmark says of itself, so that `evaluate` needs
-to know none.
+"""The protocol of a benchmark, through which `evaluate` handles all kinds alike.
 
 A kind is a class: a dataclass of what was read, with the methods below. Its instances are
 benchmarks. It stands in a file of its own and in one line of `benchmarks.BENCHMARKS`; flags,
@@ -49,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Found:
-    """What stands at the path of a benchmark, looked at once for all kinds."""
+    """The file at a benchmark's path, inspected once for all kinds."""
 
     path: Path
 
@@ -59,13 +58,13 @@ class Found:
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether it may be a file of rows: not a folder, an archive or XML, and not absent."""
+        """Whether the path may be a file of rows: not a folder, an archive, XML, or missing."""
         packed = self.path.name.lower().endswith(_NO_TABLE_OF_TEXT)
         return not packed and self.path.exists() and not self.is_folder
 
     @cached_property
     def first_row(self) -> list[str]:
-        """The tab-separated fields of the first line of a file of rows; none of anything else.
+        """The tab-separated fields of the first line of a file of rows; empty for anything else.
 
         BadInput for a file that is empty or not UTF-8.
         """
@@ -83,7 +82,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Given:
-    """What a benchmark is read with.
+    """The inputs from which a benchmark is read.
 
     Attributes:
       name: under which results are reported.
@@ -101,7 +100,7 @@ class Given:
 
 
 class Benchmark(ABC):
-    """One benchmark; the class is its kind.
+    """The protocol of a benchmark; a subclass is a kind of benchmark.
 
     Attributes:
       name: under which results are reported.
@@ -130,16 +129,18 @@ class Benchmark(ABC):
     @classmethod
     @abstractmethod
     def claims(cls, found: Found) -> bool:
-        """Whether a path is surely of this kind, by a name, an ending or a header of its own."""
+        """Whether a path is certainly of this kind, by its name, ending or header."""
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
-        """Whether a path that no kind claims may be of this kind, such as by its columns alone."""
+        """Whether a path that no kind claims may be of this kind, for instance by its columns."""
         return False
 
     @classmethod
     def brings_dictionary(cls, path: Path) -> bool:
-        """Whether what is searched lies in the path too, so that none given for all is taken."""
+        """Whether the path contains its own dictionary, so that one given for all benchmarks is not
+        used.
+        """
         return False
 
     @classmethod
@@ -152,10 +153,14 @@ class Benchmark(ABC):
 
     @abstractmethod
     def keys(self, keyed_by: str) -> list[str]:
-        """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
+        """The TERMS or CONCEPTS that need vectors; BadInput if the benchmark has none of that
+        type.
+        """
 
     def dictionaries(self) -> list[Dictionary]:
-        """What is searched, each once: other evaluations search it too, so its vectors are kept."""
+        """The distinct dictionaries that are searched; their vectors are cached for other
+        evaluations.
+        """
         return []
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""All kinds of benchmarks: which one a path is of, reading, scoring, and tables of results."""
+"""All kinds of benchmarks: the kind of a path, reading, scoring, and tables of results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# All benchmarks, a line each: which kind a path is of, reading it, and scoring it.
+# The list of all benchmarks; the kind of a path, reading and scoring.
 #
 # To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
 
-# In the order of help, messages and tables. A path goes to the first that claims it, else to the
-# first that would take it.
+# In the order of help, messages and tables. A path goes to the first kind that claims it, else to
+# the first that would take it.
 BENCHMARKS: tuple[type[Benchmark], ...] = (
     Mentions,
     Folds,
@@ -132,7 +132,7 @@ def score(
 
 
 def _makers_of_tables() -> dict[str, type[Benchmark]]:
-    """For each kind of records the class that makes its table: the first of several."""
+    """The class that makes the table for each kind of record: the first of several."""
     makers: dict[str, type[Benchmark]] = {}
     for one in BENCHMARKS:
         makers.setdefault(one.kind, one)
@@ -152,7 +152,7 @@ def options_with(**chosen: Any) -> Options:
 
 
 # -------------------------------------------------------------------------------------------------
-# Tables of records: one for each kind of benchmark; and tables as text.
+# Tables of records, one for each kind of benchmark, and tables as text.
 
 
 def print_records(records: Sequence[EvaluationRecord], options: Options | None = None) -> None:
@@ -201,7 +201,7 @@ def print_table(header: list[str], rows: list[Row]) -> None:
 
 
 def _printed_cells(row: Row) -> list[str]:
-    """The cells of a row; a published one says so in its first."""
+    """The cells of a row; a published row is marked in its first cell."""
     if not row.published:
         return [*row.cells]
     label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"

@@ -30,7 +30,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# A set of concepts with semantic types, to be scored by MCSM (`mcsm`).
+# The benchmark: a set of concepts with semantic types.
 #
 # It is read from a dataset folder as `data_pipeline.build` makes it, or from a TSV file with the
 # header CUI, semantic types (joined with "|"), term.
@@ -110,7 +110,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return replace(found, retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
-        """What may be looked up: terms; or concepts, and what retired ones were merged into."""
+        """The keys that may be looked up: terms; or concepts, and successors of retired ones."""
         if keyed_by != CONCEPTS:
             return self.terms
         merged = self.retired_cuis
@@ -118,7 +118,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return list(dict.fromkeys([*self.concepts, *new]))
 
     def looked_up(self, keyed_by: str, known: Known) -> list[str]:
-        """What stands for each concept: its term, or itself, or what it was merged into.
+        """The key of each concept: its term, itself, or its successor.
 
         A concept that was merged into one of the set, or into the same as another, stays as it is:
         the set holds each once.
@@ -172,7 +172,7 @@ def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Conce
     BadInput for a dataset without semantic types, or for a type that it does not have.
     """
     dataset = open_dataset(path, strings=True)
-    known = [bare_type(one) for one in dataset.manifest["semantic_types"]]
+    known = [bare_type(one) for one in dataset.manifest.semantic_types]
     if not known:
         raise BadInput(
             f"{path}: found no semantic types; build the dataset from a release with MRSTY"
@@ -185,7 +185,7 @@ def _read_dataset_concepts(name: str, path: Path, types: Sequence[str]) -> Conce
         if wanted in known:
             of_type[wanted][concept_of_type[dataset.types == known.index(wanted)]] = True
     preferred = [terms[first] for first in dataset.term_start[:-1]]
-    return ConceptSet(name, str(path), cuis, preferred, of_type, dataset.manifest["content_hash"])
+    return ConceptSet(name, str(path), cuis, preferred, of_type, dataset.manifest.content_hash)
 
 
 def _read_concept_list(name: str, path: Path, types: Sequence[str]) -> ConceptSet:
@@ -234,7 +234,7 @@ def _check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list
 
 
 # -------------------------------------------------------------------------------------------------
-# MCSM, medical conceptual similarity measure: are a concept's nearest concepts of its type?
+# MCSM, the medical conceptual similarity measure: do a concept's nearest concepts share its type?
 #
 # Choi et al. 2016, as both CODER papers use it (v1 section 4.3; CODER section 4.5): over a set V of
 # concepts, a semantic type T and k neighbours,
@@ -277,7 +277,8 @@ def _evaluate_concept_similarity(
     sample: int | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, _ConceptSimilarity], dict[str, int]]:
-    """MCSM of every type, and counts: concepts; missing, without a vector; retired, with another's.
+    """MCSM of every type, with the numbers of concepts, of those without vector, and of retired
+    ones.
 
     Args:
       vectors: of terms or of concepts. Concepts without a vector are left out of V, as they have

@@ -1,4 +1,4 @@
-"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), as MLNorm is scored."""
+"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), scored as in MLNorm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from coder_jax.evaluation.normalization import (
 )
 from coder_jax.evaluation.published import QUAERO, PublishedRow, rows_for
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts
-from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.record import (
+    Answers,
+    Distribution,
+    EncoderRecord,
+    EvaluationRecord,
+    Unreachable,
+)
 from coder_jax.evaluation.results import (
     ABOUT,
     Row,
@@ -48,7 +54,7 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 from data_pipeline.terminology.semantic_groups import ANY, group_number
 
 # -------------------------------------------------------------------------------------------------
-# The floor of what is trained on mentions: the CUI that a mention mostly had in training.
+# A baseline from the training mentions: the CUI that a mention most often had.
 
 _Key = tuple[str, str]  # semantic group, string
 
@@ -56,7 +62,7 @@ _Key = tuple[str, str]  # semantic group, string
 def _majority_cuis(
     groups: Sequence[str], texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[_Key, str]:
-    """The most frequent CUI of each (group, string); of equally frequent ones the first.
+    """The most frequent CUI of each (group, string); ties go to the first.
 
     Args:
       groups, texts, gold: of the mentions to learn from. Strings are compared as MLNorm cleans
@@ -76,15 +82,15 @@ def _majority_answers(
 
 
 def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
-    """What mentions are compared by."""
+    """The keys by which mentions are compared."""
     cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
     return list(zip(groups, cleaned, strict=True))
 
 
 # -------------------------------------------------------------------------------------------------
-# The test sets of QUAERO as columns: mentions with gold, and what training mentions would say.
+# The test sets of QUAERO as columns: mentions, gold, and the baseline's answers.
 
-# Test set -> the year whose test set it was, and the sets that its systems could be trained on.
+# Test set -> its year, and the sets that systems of that year could be trained on.
 _TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
 
 _Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
@@ -114,7 +120,7 @@ class NotedMentions:
 
     @property
     def mistyped(self) -> int:
-        """How many gold CUIs are none, such as C153057."""
+        """How many gold values are not CUIs, such as C153057."""
         return sum(not _is_cui(cui) for cuis in self.noted for cui in cuis)
 
     def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
@@ -194,11 +200,11 @@ def _mention_sets(
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention with a given group was answered: for the record, and as a table.
+# The answers to mentions with given groups: as a record, and as a table.
 #
-# As `normalization`, for whatever is a `GroupNormalizer`.
+# As in `normalization`, for any `GroupNormalizer`.
 
-_NOTHING: dict[str, Any] = {"low": 0.0, "high": 1.0, "right": [0], "wrong": [0]}
+_NOTHING = Distribution(low=0.0, high=1.0, right=[0], wrong=[0])
 
 
 @dataclass(frozen=True)
@@ -216,18 +222,18 @@ class _SetAnswers:
 
     @property
     def similarities(self) -> np.ndarray:
-        """float [M], of the first answer; -inf where there is none."""
+        """float [M], of the first answer; -inf for no answer."""
         return np.array([found[0][1] if found else -np.inf for found in self.answers])
 
     @property
     def ranks(self) -> GoldCounts:
-        """The places as `evaluate --compare` reads them."""
+        """The ranks of the gold, as `evaluate --compare` reads them."""
         none = np.zeros_like(self.places)
         return GoldCounts(np.maximum(self.places - 1, 0), none, none + 1, self.places > 0)
 
 
 def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
-    """What a scorer's normalizer answers to the mentions of a set."""
+    """The answers of a scorer's normalizer to the mentions of a set."""
     answers, places = [], []
     for text, group, gold in zip(mentions.texts, mentions.groups, mentions.gold, strict=True):
         row = scorer.place[text, group]
@@ -241,8 +247,8 @@ def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
     return _SetAnswers(mentions, answers, np.array(places))
 
 
-def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, Any]:
-    """What a record says of the answers, as `record._Answers`; tables of them are written.
+def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> Answers:
+    """The answers as recorded (`record._Answers`); also writes their tables.
 
     Args:
       scorer: of the benchmark.
@@ -270,14 +276,14 @@ def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> dict[str, 
         name = one.mentions.name
         files[name] = write_prediction_table(folder, (benchmark.name, name, pooling), table)
     few = len(right) <= MOST_RANKS
-    return {
-        "ranks": {one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
-        "order": digest.hexdigest(),
-        "cutoffs": measure_cutoffs(similarities, right).described()["tables"],
-        "languages": "not told",
-        "similarities": distribution(similarities[there], right[there]) if any(there) else _NOTHING,
-        "predictions": files,
-    }
+    return Answers(
+        ranks={one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
+        order=digest.hexdigest(),
+        cutoffs=measure_cutoffs(similarities, right).tables,
+        languages="not told",
+        similarities=distribution(similarities[there], right[there]) if any(there) else _NOTHING,
+        predictions=files,
+    )
 
 
 def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl.DataFrame:
@@ -315,7 +321,7 @@ def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl
 
 
 # -------------------------------------------------------------------------------------------------
-# Precision, recall and F1 of one answer for each mention, as MLNorm's code counts or as BRATEval.
+# Precision, recall and F1 of one answer per mention, counted as by MLNorm's code or as by BRATEval.
 #
 # Mentions may have several gold CUIs, and an answer may be missing, below a threshold. A counting
 # gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
@@ -326,7 +332,7 @@ _Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray
 
 
 def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As the code of MLNorm: each gold CUI of a mention is a mention with a copy of the answer.
+    """Counts as MLNorm's code: each gold CUI of a mention counts as a mention with the same answer.
 
     So of a mention with two gold CUIs, an answer that is one of them is right once and wrong once.
 
@@ -345,7 +351,7 @@ def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -
 
 
 def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As BRATEval for CLEF eHealth 2015 (CompareNotesEHealth), with exact_match true.
+    """Counts as BRATEval for CLEF eHealth 2015 (CompareNotesEHealth) with exact_match true.
 
     Per CUI: a right answer is one true positive, a wrong one one false positive, each gold CUI that
     is not the answer one false negative; but all of a mention without an answer are one. The
@@ -365,7 +371,7 @@ def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]
 
 
 def _count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As `_count_brateval` with exact_match false: one gold CUI in common is all of them."""
+    """Counts as BRATEval with exact_match false: one gold CUI in common counts as all."""
     rows = [
         (int(answer in cuis), int(answer is not None), 1)
         for cuis, answer in zip(gold, answers, strict=True)
@@ -416,7 +422,7 @@ def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequen
 
 
 def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
-    """The share of the mentions one of whose gold CUIs is among the first k answers."""
+    """The share of mentions with a gold CUI among the first k answers."""
     hits = [
         not set(cuis).isdisjoint(answers[:k]) for cuis, answers in zip(gold, ranked, strict=True)
     ]
@@ -424,7 +430,7 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose semantic group is given, normalized to one CUI each.
+# The benchmark: mentions with a given semantic group are normalized to one CUI each.
 #
 # The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is
 # asked for. The corpora are `Quaero` and, with --given-groups, `mantra._GroupedMantra`. Answers are
@@ -465,7 +471,7 @@ class _GroupOptions(Options):
 
 @dataclass(frozen=True)
 class GroupedMentions(Benchmark):
-    """Sets of mentions, each of which has a semantic group and gold CUIs.
+    """Sets of mentions, each with a semantic group and gold CUIs.
 
     Attributes:
       sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
@@ -490,7 +496,7 @@ class GroupedMentions(Benchmark):
 
     @classmethod
     def of_sets(cls, given: Given, sets: list[NotedMentions]) -> Self:
-        """The benchmark of sets with gold as it is called today.
+        """The benchmark of some sets, with gold in current CUIs.
 
         BadInput for a dictionary that does not fit, see `searching`.
         """
@@ -513,7 +519,7 @@ class GroupedMentions(Benchmark):
         return benchmark if given.dictionary is None else benchmark.searching(given.dictionary)
 
     def searching(self, dictionary: Dictionary) -> Self:
-        """The benchmark with what is searched: of a dictionary, the terms of the mentions' groups.
+        """The benchmark with its search space: the dictionary's terms of the mentions' groups.
 
         BadInput for a dictionary without semantic groups, or that holds no gold CUI in its group.
         """
@@ -580,7 +586,7 @@ class GroupedMentions(Benchmark):
         missing: int = 0,
         similarity: str = "cosine of the nearest term",
     ) -> EvaluationRecord:
-        """The record of whatever answers mentions, such as a classifier over concepts.
+        """The record of any normalizer's answers, for instance a classifier's.
 
         Args:
           normalizer: asked once for each distinct mention and group.
@@ -598,18 +604,19 @@ class GroupedMentions(Benchmark):
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """A row for each set and threshold, and below it what is said in `about`."""
+        """A row for each set and threshold, and the notes of `about` below."""
 
         return _table(records, cls.published)
 
 
 def chosen_groups(given: Given) -> tuple[str, ...]:
-    """The groups whose mentions are asked for; none: all."""
+    """The groups whose mentions are evaluated; all if none is given."""
     return tuple(dict.fromkeys(given.options.of(_GroupOptions).semantic_groups))
 
 
 # -------------------------------------------------------------------------------------------------
-# QUAERO: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and 2016.
+# The QUAERO benchmark: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and
+# 2016.
 
 
 @dataclass(frozen=True)
@@ -641,7 +648,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
 
 
 # -------------------------------------------------------------------------------------------------
-# Answers to the mentions whose group is given, and their scores.
+# Answers to mentions with given groups, and their scores.
 
 _RANKED = 100  # answers of each mention that MRR looks at
 _MEANT = (*_MEASURES, "mrr", "acc@1", "acc@5")
@@ -663,7 +670,7 @@ class _Scorer:
         self.benchmark, self.counting, self.thresholds = benchmark, counting, list(thresholds)
         retired = benchmark.retired_cuis
         now = retired.successor if retired else {}
-        # Of today, as the gold is; what two concepts became is in the groups of both.
+        # In current CUIs, as the gold is; a concept merged from two has the groups of both.
         self.concepts = [now.get(one, one) for one in normalizer.concepts]
         self.reach: dict[str, int] = {}
         for concept, bits in zip(self.concepts, normalizer.groups.tolist(), strict=True):
@@ -704,11 +711,11 @@ class _Scorer:
             scores=dict(mean("scores")),
             intervals=named(_MEASURES, np.mean(drawn, axis=0)),
             counts={**counts, "retired": benchmark.retired, "missing": missing, "folds": len(sets)},
-            unreachable={
-                "mentions": counts["unreachable"],
-                "share": counts["unreachable"] / counts["gold"],
-                "scores_of_reachable": mean("reachable"),
-            },
+            unreachable=Unreachable(
+                mentions=counts["unreachable"],
+                share=counts["unreachable"] / counts["gold"],
+                scores_of_reachable={**mean("reachable")},
+            ),
             dictionary=dictionary.description if dictionary else None,
             scoring={
                 "similarity": similarity,
@@ -734,7 +741,7 @@ class _Scorer:
     def fold(
         self, one: NotedMentions, rng: np.random.Generator
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """What a record says of a set, and MEASURES of resamples of its mentions."""
+        """The entry of a set in the record, and MEASURES of resamples of its mentions."""
         rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
         numbers, similarities = self.numbers[rows], self.similarities[rows]
         ranked = [self.named(row) for row in numbers]
@@ -775,7 +782,7 @@ class _Scorer:
         return fold, drawn
 
     def named(self, numbers: np.ndarray) -> list[str]:
-        """The distinct concepts of a row of answers, as they are called today."""
+        """The distinct concepts of a row of answers, in current CUIs."""
         return list(dict.fromkeys(self.concepts[number] for number in numbers if number >= 0))
 
     def scores(
@@ -785,7 +792,7 @@ class _Scorer:
         similarities: np.ndarray,
         threshold: float | None = None,
     ) -> dict[str, float]:
-        """MEANT of some mentions; none of no mentions. A threshold moves P, R and F1 alone."""
+        """MEANT of some mentions (none for no mentions). A threshold changes only P, R and F1."""
         if not gold:
             return {}
         counted = self.counting(gold, _answers(ranked, similarities, threshold))
@@ -794,7 +801,7 @@ class _Scorer:
         return found | {"mrr": _mean_reciprocal_rank(gold, ranked)} | accuracies
 
     def majority(self, one: NotedMentions, gold: _Gold) -> Mapping[str, float]:
-        """MEASURES of the CUI that training mentions mostly have; none without these.
+        """MEASURES of the majority-CUI baseline; none without training mentions.
 
         Mentions that have no gold are left out.
         """
@@ -820,13 +827,13 @@ def _answers(
 def _reachable_only(
     kept: _Gold, ranked: _Ranked, similarities: np.ndarray
 ) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
-    """Gold, answers and their scores of the mentions that have any gold left."""
+    """Gold, answers and scores of the mentions that have reachable gold."""
     rows = [row for row, cuis in enumerate(kept) if cuis]
     return [kept[row] for row in rows], [ranked[row] for row in rows], similarities[rows]
 
 
 # -------------------------------------------------------------------------------------------------
-# The table of mentions with groups: set by set, encoders, floor of training mentions, papers.
+# The result table: encoders, baseline and papers' rows for each set.
 
 _SHOWN = (*_MEASURES, "mrr", "acc@1")
 _RESTRICTED = "restricted to reachable gold"
@@ -866,7 +873,9 @@ def _table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow
 
 
 def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Iterator[list[str]]:
-    """The rows of a set: without a threshold, then with each; all gold, then what is reachable."""
+    """The rows of a set: without a threshold, then for each; with all gold, then with reachable
+    gold.
+    """
     fold = record.folds[name]
     counts = fold["counts"]
     label, pooling = _label(record, name), record.encoder.pooling
@@ -932,7 +941,7 @@ def _filled(cells: list[str], width: int) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What answers mentions whose semantic group is given: the protocol, and the nearest term.
+# The protocol of what answers mentions with given groups, and its version by nearest term.
 #
 # A classifier over concepts and a plain encoder are scored alike: each gives the best concepts of
 # the group, and how good each is.
@@ -971,7 +980,7 @@ class GroupNormalizer(Protocol):
 
 
 class _NearestTerms:
-    """The concepts with the nearest terms, exact; of equally near ones the first of the dictionary.
+    """The concepts with the nearest terms, exact; ties go to the dictionary's first.
 
     Attributes:
       concepts, groups: see `GroupNormalizer`; concepts are in the order of their first terms.

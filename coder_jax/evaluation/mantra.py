@@ -137,7 +137,7 @@ def _files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
 
 
 def _is_kept(name: PurePosixPath) -> bool:
-    """Whether the corpus may have such a file."""
+    """Whether a file of that name may belong to the corpus."""
     return name.suffix in (".ann", ".txt") or _is_xml(name)
 
 
@@ -150,7 +150,7 @@ def _texts_of(
 ) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     for name in sorted(contents):
         if _is_xml(name) and ("_gsc_" in name.name.lower() or b"<unit" in contents[name]):
-            # Of the corpus, so a name that is not known is refused; other XML files are no matter.
+            # Part of the corpus, so an unknown name is refused; other XML files are ignored.
             yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
         elif name.suffix == ".ann":
             ann, text = brat.document(contents, name, path)
@@ -188,7 +188,7 @@ def _check_once(
     first: dict[tuple[str, ...], PurePosixPath],
     path: Path,
 ) -> None:
-    """BadInput for a corpus in two XML files, as XML and as brat files, or in a folder's copy.
+    """Raise BadInput for a corpus that is there twice: two XML files, XML and brat, or a copy.
 
     Args:
       fold: the corpus of the file.
@@ -270,7 +270,7 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 
 
 # -------------------------------------------------------------------------------------------------
-# MANTRA GSC: precision, recall and F1 of the CUI that is returned for each mention.
+# Scores of MANTRA GSC: precision, recall and F1 of one CUI for each mention.
 #
 # The score is that of the CODER papers (4.4.2; v1 4.2): one CUI, that of the nearest term, is
 # returned for each mention, so with `hits` mentions whose CUI is among their gold ones, precision =
@@ -325,7 +325,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
         return cls.of_folds(given, _read_mantra(given.path, given.dictionary))
 
     def averaged(self) -> list[str]:
-        """The sub-corpora that are not English, as the papers have none of those; or all."""
+        """The non-English sub-corpora, as in the papers, or all."""
         names = super().averaged()
         return [name for name in names if not name.endswith(" en")] or names
 
@@ -404,7 +404,7 @@ def _gold_pairs(fold: NormalizationFold) -> int:
 
 
 def _pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
-    """How many CUIs each mention has, int [n]."""
+    """int [n]: the number of gold CUIs of each mention."""
     return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
 
 
@@ -488,14 +488,14 @@ def _mantra_record(
 
 @dataclass(frozen=True)
 class _GroupedMantra(GroupedMentions):
-    """A set for each language and corpus; a mention of two groups is asked for in each."""
+    """A set for each language and corpus; a mention with two groups is evaluated in each."""
 
     formats: ClassVar[str] = ""
     about: ClassVar[str] = ""
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        """Never: its files are those of `Mantra`, which asks for it."""
+        """Always False: `Mantra` claims the files and uses this class."""
         return False
 
     @classmethod
@@ -522,7 +522,7 @@ def _mention_set(
     successor: Mapping[str, str],
     path: str,
 ) -> NotedMentions:
-    """The mentions of a corpus, each once for each group that its CUIs have.
+    """The mentions of a corpus, once for each group of their CUIs.
 
     Of a CUI of several groups the first is taken. BadInput for a CUI without any.
     """

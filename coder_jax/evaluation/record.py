@@ -1,4 +1,4 @@
-"""Records of evaluations, and the JSON file of them: what was measured, on what and how.
+"""Records of evaluations, and their JSON file: what was measured, on what and how.
 
 A score means little without its protocol: the same vectors give other numbers over a smaller
 dictionary, with another pooling or with ties counted otherwise. So each record holds all of it.
@@ -9,19 +9,19 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Generic, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from coder_jax.encoding.vector_files import EncoderProtocol
+from coder_jax.mapping.confidence import CutoffTable
 from data_pipeline.files.identity import (
     EVALUATION,
     Cosine,
     Count,
-    CutoffTableRecord,
     Hash,
     read_identity,
     typed,
@@ -53,39 +53,18 @@ E = TypeVar("E", bound=EncoderRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationRecord(Generic[E]):
-    """One benchmark scored with one encoder."""
-
-    benchmark: str
-    kind: str  # "normalization", "similarity", "concept similarity", ...: a table each
-    path: str
-    content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
-    scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
-    counts: dict[str, int]  # mentions, unreachable, tied, retired, folds; or pairs
-    scoring: dict[str, Any]
-    encoder: E
-    unreachable: dict[str, Any] | None = None  # share of the mentions, and scores of all others
-    dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
-    folds: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # 95 % intervals of scores (results.py), where the kind has them.
-    intervals: dict[str, Interval] = field(default_factory=dict)
-    answers: dict[str, Any] | None = None  # of normalization: `_Answers`
-    stage: str = ""  # "before" or "after" training, where whoever measured knows it
-    versions: dict[str, str] = field(default_factory=lambda: installed_versions())
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-
-class _Unreachable(TypedDict):
-    """Mentions whose gold concepts are not in the dictionary, and the scores of all others."""
+class Unreachable:
+    """Mentions whose gold concepts the dictionary lacks, and the scores of all others."""
 
     mentions: Count
     share: _Share
     scores_of_reachable: dict[str, _Share | None]
-    intervals_of_reachable: NotRequired[dict[str, Interval]]
+    intervals_of_reachable: dict[str, Interval] | UnsetType = UNSET
 
 
-class _DescribedDictionary(TypedDict):
-    """What was searched, as `Dictionary.description` has it."""
+@dataclass(frozen=True, kw_only=True)
+class _DescribedDictionary:
+    """What each `Dictionary.description` has."""
 
     source: str
     content_hash: Hash
@@ -94,8 +73,9 @@ class _DescribedDictionary(TypedDict):
     retired: Count
 
 
-class _Distribution(TypedDict):
-    """How many right and wrong answers have which similarity, in bins of one width."""
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Histogram of similarities of right and wrong answers, in bins of equal width."""
 
     low: Cosine  # where the first bin begins
     high: Cosine  # where the last one ends
@@ -103,32 +83,54 @@ class _Distribution(TypedDict):
     wrong: list[Count]
 
 
-class _Answers(TypedDict):
-    """What mentions were answered (normalization.py)."""
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """The answers to mentions (`normalization`)."""
 
-    # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
+    # `GoldCounts.as_text` of each averaged fold; None for too many mentions.
     ranks: dict[str, str] | None
     order: Hash  # of the mentions, in the order of the ranks
-    cutoffs: dict[str, CutoffTableRecord]  # by language, and of all
+    cutoffs: dict[str, CutoffTable]  # by language, and of all
     languages: str  # whose they are: those of mentions, or of the terms nearest to them
-    similarities: _Distribution  # of first answers
+    similarities: Distribution  # of first answers
     predictions: dict[str, str]  # of each fold, a TSV file, named from this file's folder
 
 
-class _PartsOfRecord(TypedDict):
-    """What a record in a file holds in dictionaries, where it has them."""
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord(Generic[E]):
+    """The result of one benchmark with one encoder."""
 
-    counts: dict[str, Count]
-    unreachable: _Unreachable | None
-    dictionary: _DescribedDictionary | None
-    answers: NotRequired[_Answers | None]
+    benchmark: str
+    kind: str  # "normalization", "similarity", "concept similarity", ...: a table each
+    path: str
+    content_hash: str  # of the mentions and gold concepts, or the pairs, whatever their order
+    scores: dict[str, float | None]  # shares in [0, 1], or Spearman's rho; None: not defined
+    counts: dict[str, Count]  # mentions, unreachable, tied, retired, folds; or pairs
+    scoring: dict[str, Any]
+    encoder: E
+    unreachable: Unreachable | None = None
+    dictionary: dict[str, Any] | None = None  # source, content_hash, terms, concepts, retired
+    folds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # 95 % intervals of scores (results.py), where the kind has them.
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    answers: Answers | None = None  # of normalization
+    stage: str = ""  # "before" or "after" training, where whoever measured knows it
+    versions: dict[str, str] = field(default_factory=lambda: installed_versions())
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+@dataclass(frozen=True)
+class _Records:
+    """A file of results; a record is typed by what it was measured with."""
+
+    records: list[dict[str, Any]]
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
-    """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
+    """Writes records as JSON, atomically. ValueError for a score that is NaN."""
     path = Path(path)
     try:
-        write_identity(path, EVALUATION, {"records": [asdict(record) for record in records]})
+        write_identity(path, EVALUATION, {"records": list(records)})
     except OSError as error:
         raise BadInput(
             f"{path}: cannot be written ({error.strerror}); give another path"
@@ -141,18 +143,20 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
     BadInput for another file.
     """
     records = []
-    for number, fields in enumerate(read_identity(Path(path), EVALUATION)["records"]):
+    for number, fields in enumerate(read_identity(Path(path), EVALUATION, _Records).records):
         where, again = f"{path}: records[{number}]", f"make it again with `{EVALUATION.command}`"
         encoder = fields.get("encoder")
         by_file = isinstance(encoder, dict) and "keyed_by" in encoder
         kind: Any = VectorFileProtocol if by_file else EncoderProtocol
-        typed(fields, _PartsOfRecord, where, again)
-        records.append(typed(fields, EvaluationRecord[kind], where, again))
+        record = typed(fields, EvaluationRecord[kind], where, again)
+        if record.dictionary is not None:
+            typed(record.dictionary, _DescribedDictionary, f"{where}.dictionary", again)
+        records.append(record)
     return records
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that scores depend on, where installed."""
+    """The installed versions of Python and of the packages that scores depend on."""
     versions = {"python": platform.python_version()}
     installed = {name.lower() for name in importlib.metadata.packages_distributions()}
     for package in _PACKAGES:

@@ -1,4 +1,4 @@
-"""Relation classification: pairs of concepts to train a classifier on, and pairs to test it on.
+"""Relation classification: a benchmark with training pairs and test pairs of concepts.
 
 Read from the folder of DDBRC, as distributed with CODER, or from one with relations_train.tsv and
 relations_test.tsv; see `files`.
@@ -47,7 +47,7 @@ class _RelationOptions(Options):
 
 @dataclass(frozen=True)
 class RelationBenchmark(RelationHalves):
-    """Two parts: pairs to train a classifier on, and pairs to test it on."""
+    """Training pairs and test pairs of relation classification."""
 
     kind: ClassVar[str] = "relation classification"
     formats: ClassVar[str] = """\

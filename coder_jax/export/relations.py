@@ -1,10 +1,9 @@
-"""The relations of a trained encoder, table and labels: written into an export and read back."""
+"""The relation table of a trained encoder and its labels, in an export."""
 
 import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 from safetensors import SafetensorError
@@ -15,7 +14,7 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 _TABLE, _LABELS = "relations.safetensors", "relations.json"
-# By the dimensions of the table: its name in the file, and what to do with it.
+# By number of dimensions: the table's name in the file, and its operation.
 KINDS = {
     3: (
         "relation_matrices",
@@ -32,10 +31,12 @@ KINDS = {
 }
 
 
-class _Labels(TypedDict):
-    """What relations.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _Labels:
+    """relations.json."""
 
     labels: list[str]
+    how_to_use: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,9 @@ class ExportedRelations:
         return digest.hexdigest()
 
     def queries(self, heads_ND: np.ndarray, relation: int) -> np.ndarray:
-        """float32 [N, D]: where one relation leads from head vectors that are not normalized."""
+        """float32 [N, D]: the queries of one relation for head vectors, which need not be
+        normalized.
+        """
         if self.bilinear:
             return heads_ND @ self.table[relation]
         return heads_ND + self.table[relation]
@@ -75,7 +78,8 @@ def write_relations(folder: Path, relations: ExportedRelations) -> None:
     """Writes relations.safetensors and relations.json."""
     name, how_to_use = KINDS[relations.table.ndim]
     save_file({name: np.ascontiguousarray(relations.table, np.float32)}, folder / _TABLE)
-    write_json(folder / _LABELS, {"labels": list(relations.labels), "how_to_use": how_to_use})
+    labels = _Labels(list(relations.labels), how_to_use)
+    write_json(folder / _LABELS, dataclasses.asdict(labels))
 
 
 def read_relations(folder: Path) -> ExportedRelations | None:
@@ -88,7 +92,7 @@ def read_relations(folder: Path) -> ExportedRelations | None:
         return None
     try:
         tensors = load_file(folder / _TABLE)
-        labels = typed(read_json(folder / _LABELS), _Labels, str(folder / _LABELS))["labels"]
+        labels = typed(read_json(folder / _LABELS), _Labels, str(folder / _LABELS)).labels
     except (BadInput, OSError, ValueError, SafetensorError) as error:
         raise BadInput(
             f"the relations in {folder} cannot be read: {error}; export the run again"

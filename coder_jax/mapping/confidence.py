@@ -1,4 +1,4 @@
-"""How far an answer may be trusted: cut-offs of similarity, and how they are measured."""
+"""Confidence in answers: cut-offs of similarity, and how they are measured."""
 
 from __future__ import annotations
 
@@ -6,35 +6,46 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-import scipy.stats
+from msgspec import Meta
 
-from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS, Candidates
-from coder_jax.mapping.normalizer import Confidence, Normalizer, margin_of, why_unanswerable
-from data_pipeline.files import identity
-from data_pipeline.files.identity import CUTOFFS, read_identity, write_identity
+from data_pipeline.files.identity import (
+    CUTOFFS,
+    Cosine,
+    Count,
+    Finite,
+    Positive,
+    read_identity,
+    typed,
+    write_identity,
+)
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
 
+if TYPE_CHECKING:  # they bring jax, which --help does not wait for
+    from coder_jax.mapping.candidates import Candidates
+    from coder_jax.mapping.normalizer import Confidence, Normalizer
+
 # -------------------------------------------------------------------------------------------------
-# Cut-offs: from which similarity on answers are given, and how many of them are then right.
+# Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
 #
 # They are measured on mentions whose concept is known (`evaluate`), a table for each language, and
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
 _DIGITS = 4  # of a cut-off
-# A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
+# A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
 _MOST_ROWS = 200
 _LEAST_ANSWERED = 30
+_MEASURE_AGAIN = f"make it again with `{CUTOFFS.command}`"
 _MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
 
 
 class Cutoff(NamedTuple):
-    """A row of a table: what is to be expected of one cut-off."""
+    """A row of a table: the expected coverage and precision of a cut-off."""
 
     cutoff: float  # of similarities
     precision: float  # share of the answers that were right
@@ -44,7 +55,7 @@ class Cutoff(NamedTuple):
 
 @dataclass(frozen=True)
 class CutoffTable:
-    """What was found at some cut-offs, lowest first; each has fewer answers than the one before.
+    """Results at some cut-offs, lowest first; each has fewer answers than the one before.
 
     Attributes:
       mentions: how many were looked up.
@@ -53,10 +64,10 @@ class CutoffTable:
       right: how many of these were answered rightly.
     """
 
-    mentions: int
-    cutoffs: list[float]
-    answered: list[int]
-    right: list[int]
+    mentions: Positive
+    cutoffs: list[Cosine]
+    answered: list[Count]
+    right: list[Count]
 
     @property
     def rows(self) -> list[Cutoff]:
@@ -68,7 +79,7 @@ class CutoffTable:
 
 
 def _precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
-    """Precision and coverage at each cut-off that tells mentions apart.
+    """Precision and coverage at each cut-off that separates mentions.
 
     Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
     the answered mentions most evenly, with the first and the last.
@@ -114,7 +125,7 @@ def cutoff_for(
     least_answered: int = _LEAST_ANSWERED,
     confidence: float | None = None,
 ) -> float | None:
-    """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
+    """The smallest cut-off from which on precision stays at least as wanted; None if there is none.
 
     Cut-offs with few answers tell little: they are neither chosen nor stand in the way of lower
     ones.
@@ -136,6 +147,8 @@ def cutoff_for(
     answered, right = np.array(table.answered), np.array(table.right)
     found = right / np.maximum(answered, 1)
     if confidence is not None:
+        import scipy.stats  # takes half a second
+
         bound = scipy.stats.beta.ppf(1 - confidence, np.maximum(right, 1), answered - right + 1)
         found = np.where(right > 0, bound, 0)
     chosen = None
@@ -150,18 +163,41 @@ def cutoff_for(
     return chosen
 
 
-class MeasuredRule(NamedTuple):
-    """What `measure` found for a language, beside its table: see `normalizer.Confidence`."""
+@dataclass(frozen=True)
+class MeasuredRule:
+    """The rule measured for a language, stored beside its table: see `normalizer.Confidence`."""
 
-    weight_of_letters: float  # beside vectors, see `candidates.Candidates`
-    intercept: float
-    of_similarity: float
-    of_margin: float
+    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]  # see `candidates.Candidates`
+    intercept: Finite
+    of_similarity: Finite
+    of_margin: Finite
+
+    @property
+    def confidence(self) -> Confidence:
+        from coder_jax.mapping.normalizer import Confidence
+
+        return Confidence(self.intercept, self.of_similarity, self.of_margin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuredDictionary:
+    """What readers need to know of the dictionary that answers were taken from."""
+
+    source: str
+    terms: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuredOn:
+    """What readers need of `Cutoffs.measured_on`; the rest is for people."""
+
+    candidates: str | None = None
+    dictionary: _MeasuredDictionary | None = None
 
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """The tables of an encoder: of all mentions, and of each language where these are known.
+    """The tables of an encoder: for all mentions, and for each language if known.
 
     Attributes:
       tables: by language, such as "ENG"; ALL is always there. Their cut-offs are of similarities,
@@ -170,63 +206,59 @@ class Cutoffs:
       rules: by language as the tables, or empty.
     """
 
-    tables: Mapping[str, CutoffTable]
-    measured_on: Mapping[str, Any] = field(default_factory=dict)
-    rules: Mapping[str, MeasuredRule] = field(default_factory=dict)
+    tables: dict[str, CutoffTable]
+    measured_on: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, MeasuredRule] = field(default_factory=dict)
 
     def of(self, language: str | None = None) -> CutoffTable:
-        """The table of a language; that of all mentions where it has none."""
+        """The table of a language, or of all mentions if the language has none."""
         return self.tables.get(language or ALL, self.tables[ALL])
 
     def of_another_dictionary(self, terms: int) -> str:
-        """In words, that a dictionary of so many terms is quite another; "" if it need not be.
+        """A warning if a dictionary of this size differs much from the measured one; else "".
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
-        measured = self.measured_on.get("dictionary", {"terms": terms})
-        there = measured["terms"]
-        if max(there, terms) <= _MOST_TIMES * min(there, terms):
+        measured = self._known("").dictionary
+        there = measured.terms if measured else terms
+        if measured is None or max(there, terms) <= _MOST_TIMES * min(there, terms):
             return ""
         return (
             f"confidence was measured with a dictionary of {there:,} terms "
-            f"({measured['source']}), this one has {terms:,}: it may be far off; "
+            f"({measured.source}), this one has {terms:,}: it may be far off; "
             "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
             "--cutoffs"
         )
 
-    def described(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        tables = {language: vars(table) for language, table in self.tables.items()}
-        rules = {language: rule._asdict() for language, rule in self.rules.items()}
-        described = {"tables": tables, "measured_on": dict(self.measured_on)}
-        return {**described, "rules": rules} if rules else described
+    @property
+    def candidates(self) -> str | None:
+        """The kind of candidates that they were measured with, where it is known."""
+        return self._known("").candidates
+
+    def _known(self, source: str) -> _MeasuredOn:
+        return typed(self.measured_on, _MeasuredOn, f"{source}: measured_on", _MEASURE_AGAIN)
 
     def write(self, path: str | Path) -> None:
         """Writes cutoffs.json, whole or not at all."""
-        write_identity(Path(path), CUTOFFS, self.described())
+        content = {"tables": self.tables, "measured_on": self.measured_on}
+        write_identity(Path(path), CUTOFFS, content | ({"rules": self.rules} if self.rules else {}))
 
     @classmethod
     def read(cls, path: str | Path) -> Cutoffs:
         """Reads cutoffs.json; BadInput for what is broken, or another file."""
-        again = f"make it again with `{CUTOFFS.command}`"
-        return cls.from_described(read_identity(Path(path), CUTOFFS), str(path), again)
+        found = read_identity(Path(path), CUTOFFS, cls)
+        found._known(str(path))
+        found.check(str(path), _MEASURE_AGAIN)
+        return found
 
-    @classmethod
-    def from_described(cls, content: Mapping[str, Any], source: str, again: str) -> Cutoffs:
-        """From `described`, typed as `identity._Cutoffs`; BadInput for tables that cannot be."""
-        tables = {}
-        for language, table in content["tables"].items():
-            tables[language] = CutoffTable(*(table[name] for name in identity.CUTOFF_TABLE))
-            _check_table(tables[language], f"{source}: tables.{language}", again)
-        if ALL not in tables:
+    def check(self, source: str, again: str) -> None:
+        """BadInput for tables that no mentions can have."""
+        for language, table in self.tables.items():
+            _check_table(table, f"{source}: tables.{language}", again)
+        if ALL not in self.tables:
             raise BadInput(f"{source}: found no table {ALL!r}; {again}")
-        rules = {
-            language: MeasuredRule(*(rule[name] for name in MeasuredRule._fields))
-            for language, rule in content.get("rules", {}).items()
-        }
-        if rules and rules.keys() != tables.keys():
+        if self.rules and self.rules.keys() != self.tables.keys():
             raise BadInput(f"{source}: found tables and rules of different languages; {again}")
-        return cls(tables, content["measured_on"], rules)
 
 
 def measure_cutoffs(
@@ -248,11 +280,11 @@ def measure_cutoffs(
         if language:
             those = np.asarray(languages) == language
             tables[language] = _precision_and_coverage(similarities[those], right[those])
-    return Cutoffs(tables, measured_on or {})
+    return Cutoffs(tables, dict(measured_on or {}))
 
 
 def _check_table(table: CutoffTable, where: str, again: str) -> None:
-    """BadInput for a table that no mentions can have."""
+    """Raise BadInput for an impossible table."""
     cutoffs, answered, right = (
         np.array(column) for column in (table.cutoffs, table.answered, table.right)
     )
@@ -262,7 +294,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
         and np.all(np.diff(answered) < 0)
         and np.all((right <= answered) & (answered <= table.mentions))
         and np.all(answered > 0)
-        # Of the answers that a higher cut-off takes away, so many at most can be right.
+        # Of the answers that a higher cut-off removes, at most all are right.
         and np.all((np.diff(right) <= 0) & (np.diff(right) >= np.diff(answered)))
     )
     if not is_whole:
@@ -273,7 +305,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose concept is known in, the rule by which `normalize` answers out.
+# Measures the rule by which `normalize` answers, on mentions whose concept is known.
 #
 # For each language it is measured how much letters should count beside vectors, how likely an
 # answer is right by its similarity and margin, and what precision and coverage each cut-off then
@@ -292,7 +324,7 @@ def measured_cutoffs(
     measured_on: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Cutoffs:
-    """What is to be expected of a normalizer's answers, of all mentions and of each language.
+    """The expected quality of a normalizer's answers, for all mentions and each language.
 
     Mentions that name nothing or are strings of the dictionary are left aside: how they are
     answered does not depend on it.
@@ -309,6 +341,8 @@ def measured_cutoffs(
     Raises:
       BadInput: fewer than _LEAST_MENTIONS mentions are left.
     """
+    from coder_jax.mapping.normalizer import why_unanswerable
+
     exact = normalizer.exact(mentions)
     kept = [
         row
@@ -348,6 +382,8 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
         weight = _best_weight(candidates, mentions, gold)
     similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
     found = np.isfinite(similarities)
+    from coder_jax.mapping.normalizer import Confidence
+
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
     likely = np.full(len(mentions), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
@@ -358,7 +394,7 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
 def _best_weight(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> float:
-    """The weight of letters with which most of the mentions, and of them misspelt, are right.
+    """The weight of letters with the most right answers for mentions, plain and misspelt.
 
     Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
@@ -369,13 +405,15 @@ def _best_weight(
     ]
     best = max(right)
     equal = [weight for weight, count in zip(_WEIGHTS, right, strict=True) if count == best]
+    from coder_jax.mapping.candidates import WEIGHT_OF_LETTERS
+
     return min(equal, key=lambda weight: abs(weight - WEIGHT_OF_LETTERS))
 
 
 def _outcomes(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each mention the similarity of its nearest concept, the margin, and whether it is right.
+    """For each mention: similarity of the nearest concept, margin, and whether it is right.
 
     Returns:
       (float64 [n], float64 [n], bool [n]).
@@ -386,11 +424,13 @@ def _outcomes(
         bool(found) and found[0].concept in concepts
         for found, concepts in zip(ranked, gold, strict=True)
     ]
+    from coder_jax.mapping.normalizer import margin_of
+
     return np.array(similarities), np.array([margin_of(one) for one in ranked]), np.array(right)
 
 
 def misspelt(names: Sequence[str], seed: int = 0) -> list[str]:
-    """Each name with one error at a random place, not the first letter where there are others.
+    """Each name with one typing error at a random place (not the first letter, if avoidable).
 
     Args:
       names: strings; those of fewer than two letters stay as they are.

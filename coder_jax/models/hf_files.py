@@ -1,4 +1,4 @@
-"""The files of a Hugging Face model, and how a model folder says that its vectors are made."""
+"""Files of Hugging Face models, and how a model folder says that its vectors are made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.buckets import local_folder
@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import CLEANING
 
 # -------------------------------------------------------------------------------------------------
-# The files of a Hugging Face model: folder or hub id in, JSON dicts and numpy tensors out.
+# Reads the JSON and weight files of a model, from a folder or the Hub.
 
 _SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
 SAFETENSORS, _TORCH_BIN = "model.safetensors", "pytorch_model.bin"
@@ -35,13 +35,13 @@ _BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_V
 
 
 class _WeightIndex(TypedDict):
-    """Which file has which weight, where there are several."""
+    """Which file holds which weight, for sharded weights."""
 
     weight_map: dict[str, str]
 
 
 class Weight(NamedTuple):
-    """One row of a table of names: a weight in a file, and its place among our parameters."""
+    """A row of a name table: a weight in a file, and its place among our parameters."""
 
     hf_name: str
     path: tuple[str | int, ...]  # in the parameter tree
@@ -78,17 +78,8 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
     return _download(name)
 
 
-def here_or_fetched(path: str | Path) -> Path:
-    """What is on this machine, whatever it is; else the folder of a model, which is fetched.
-
-    Raises:
-      BadInput: as `find_folder`, if nothing is here.
-    """
-    return Path(path) if Path(path).exists() else find_folder(path)
-
-
 def hub_errors() -> tuple[type[Exception], ...]:
-    """What the hub's client raises: names that cannot be, refusals, failed connections."""
+    """Errors of the hub's client: invalid names, refusals, failed connections."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     # A refusal derives from the error of the HTTP library, as does a failed connection.
@@ -190,7 +181,7 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# How a model folder's vectors are made: pooling, cleaning, length; read from and written to it.
+# How vectors are made (pooling, cleaning, length), read from and written to a model folder.
 #
 # Our exports say it in coder_jax.json; sentence-transformers folders in modules.json and
 # 1_Pooling/config.json; a plain BERT says nothing, and gets the paper's [CLS] and length 32.
@@ -201,7 +192,7 @@ _OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens"
 
 
 class Module(TypedDict):
-    """One of the modules that modules.json of sentence-transformers lists."""
+    """An entry of sentence-transformers' modules.json."""
 
     type: str
     path: Annotated[str, Meta(pattern=r"^[\w./-]*$")]
@@ -243,8 +234,38 @@ class EncoderSettings:
         return ", ".join(words)
 
     def changed(self, **overrides: Any) -> EncoderSettings:
-        """These settings with what is not None in `overrides`."""
+        """These settings with the values of `overrides` that are not None."""
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedEncoder:
+    """coder_jax.json of an export: its settings, and what it was made by."""
+
+    format: str = ENCODER.format
+    pooling: str
+    cleaning: str
+    max_length: Length
+    attend_padding: bool
+    recipe: dict[str, Any] | UnsetType = UNSET
+    dataset_hash: str | None | UnsetType = UNSET
+    languages: list[str] | UnsetType = UNSET
+    vocabulary: dict[str, Any] | UnsetType = UNSET
+    """What was added to the vocabulary of an encoder."""
+    versions: dict[str, Any] | UnsetType = UNSET
+
+    @property
+    def settings(self) -> EncoderSettings:
+        return EncoderSettings(self.pooling, self.cleaning, self.max_length, self.attend_padding)
+
+
+def read_export(folder: Path) -> ExportedEncoder | None:
+    """What coder_jax.json of a model folder says; None if the folder is no export of ours.
+
+    Raises BadInput if it is broken, or of another version.
+    """
+    path = folder / ENCODER.file
+    return read_identity(path, ENCODER, ExportedEncoder) if path.is_file() else None
 
 
 def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSettings:
@@ -253,10 +274,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     Raises:
       BadInput: a file is broken, or the folder pools in a way that only `pooling` can settle.
     """
-    if (folder / ENCODER.file).is_file():
-        saved = read_identity(folder / ENCODER.file, ENCODER)
-        own = {name: saved[name] for name in asdict(EncoderSettings())}
-        return EncoderSettings(**own).changed(pooling=pooling)
+    if export := read_export(folder):
+        return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
@@ -266,14 +285,14 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
 
 
 def read_languages(folder: Path) -> tuple[str, ...]:
-    """The languages that an export of ours was trained on; none where nothing tells."""
-    path = folder / ENCODER.file
-    return tuple(read_identity(path, ENCODER).get("languages", ())) if path.is_file() else ()
+    """The languages that an export of ours was trained on; none if unknown."""
+    export = read_export(folder)
+    return tuple(export.languages or ()) if export else ()
 
 
-def write_settings(folder: Path, settings: EncoderSettings, extra: dict[str, Any]) -> None:
-    """Writes coder_jax.json: the settings, and `extra` (recipe, dataset hash, versions, ...)."""
-    write_identity(folder / ENCODER.file, ENCODER, asdict(settings) | extra)
+def write_settings(folder: Path, settings: EncoderSettings, **extra: Any) -> None:
+    """Writes coder_jax.json: the settings, and what else `ExportedEncoder` has."""
+    write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**asdict(settings), **extra))
 
 
 def _sentence_transformers_pooling(folder: Path) -> str:
@@ -310,7 +329,7 @@ def _sentence_transformers_length(folder: Path) -> int:
     ):
         if (folder / name).is_file():
             length = read_json(folder / name).get(key)
-            # Tokenizers without a limit carry a number of 30 digits.
+            # Tokenizers without a limit have a number of 30 digits.
             if length is not None and not (isinstance(length, int) and length >= 10**6):
                 return typed(length, Length, f"{folder / name}: {key}", "fetch the folder again")  # type: ignore[arg-type]
     return EncoderSettings().max_length

@@ -1,4 +1,4 @@
-"""The report of a run, put together: its subject, its parts, and why some are left out."""
+"""Builds the report of a run: its subject, its parts, and why some are left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import cached_vectors
 from coder_jax.export.relations import ExportedRelations, read_relations
-from coder_jax.models.hf_files import find_folder
+from coder_jax.models.hf_files import read_export
 from coder_jax.report.curves import Panel, read_panels, training_panels
 from coder_jax.report.dictionary import (
     LEAST_POINTS,
@@ -38,20 +38,18 @@ from coder_jax.report.page import LeftOut, Report
 from coder_jax.report.pictures import RelationFigure, compare_relations
 from coder_jax.report.results import answers, answers_shown, read_results, result_tables
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
-from coder_jax.systems.mlnorm.training import is_classifier, read_classifier
+from coder_jax.systems.mlnorm.training import read_classifier
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator
-from coder_jax.systems.recall_rank.ranking import TermRanker, is_ranker
-from coder_jax.systems.recall_rank.training import is_generator, read_generator
-from coder_jax.systems.trained_models import load_ranker, load_run
+from coder_jax.systems.recall_rank.ranking import TermRanker
+from coder_jax.systems.recall_rank.training import read_generator
+from coder_jax.systems.trained_models import Model, load_ranker, open_model
 from coder_jax.training.metrics import read_metrics
-from coder_jax.training.run_folder import is_run
 from coder_jax.training.system import SavedRun, System
 from data_pipeline import process
-from data_pipeline.files.identity import ENCODER, read_identity
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report lacks, why, and the command that would give it.
+# Missing parts of a report, with the reason and the command that provides them.
 
 
 def _left_out(
@@ -63,7 +61,7 @@ def _left_out(
     classes: bool = False,
     candidates: bool = False,
 ) -> list[LeftOut]:
-    """What `report` lacks, in the order of the page.
+    """The missing parts of a report, in the order of the page.
 
     Args:
       report: with all its parts.
@@ -84,7 +82,7 @@ def _left_out(
         command = f"{both}{again} --results before=before.json after=after.json"
         missing.append(LeftOut("Before and after", "no scores of both were given", command))
     if not report.tables:
-        # What is scored is a model: of a run its export.
+        # Models are scored, so a run is scored by its export.
         export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
         evaluate = (
             f"{export if run else ''}python -m coder_jax evaluate --model "
@@ -133,7 +131,7 @@ def _left_out(
 
 
 # -------------------------------------------------------------------------------------------------
-# A run folder or a model folder in; its encoder, relation matrices and training metrics out.
+# The subject of a report: the encoder, relation matrices and training metrics of a run or model.
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,8 @@ class Subject:
 
 
 def _load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
-    """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
+    """Loads the newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or
+    id.
 
     Args:
       name: what the report is to call it.
@@ -171,9 +170,10 @@ def _load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
     Raises:
       BadInput: as `load_run` and `TermEncoder.from_pretrained`.
     """
-    if is_run(path):
-        return run_subject(name, path, *load_run(Path(path)), pooling)
-    return _model_subject(name, path, pooling)
+    model = open_model(path)
+    if model.folder is None:
+        return run_subject(name, path, *model.load_run(), pooling)
+    return _model_subject(name, model, model.folder, pooling)
 
 
 def run_subject(
@@ -204,30 +204,27 @@ def run_subject(
     )
 
 
-def _model_subject(name: str, path: str, pooling: str | None) -> Subject:
+def _model_subject(name: str, model: Model, folder: Path, pooling: str | None) -> Subject:
     """A Hugging Face folder, with the relations that an export of ours has."""
-    folder = find_folder(path)
     encoder = TermEncoder.from_pretrained(folder, pooling)
-    facts = [("model", path)]
-    if (folder / ENCODER.file).is_file():
-        saved = read_identity(folder / ENCODER.file, ENCODER)
-        facts += [(key, str(value)) for key, value in saved.get("recipe", {}).items()]
-        if saved.get("dataset_hash"):
-            facts.append(("dataset hash", saved["dataset_hash"][:12]))
-    classes = read_classifier(folder) if is_classifier(folder) else None
+    facts = [("model", model.path)]
+    if export := read_export(folder):
+        facts += [(key, str(value)) for key, value in (export.recipe or {}).items()]
+        if export.dataset_hash:
+            facts.append(("dataset hash", export.dataset_hash[:12]))
     return Subject(
         name,
         encoder,
         read_relations(folder),
         facts=facts,
-        classes=classes,
-        generator=read_generator(folder, encoder) if is_generator(folder) else None,
-        ranker=TermRanker.from_pretrained(folder) if is_ranker(folder) else None,
+        classes=read_classifier(folder) if model.kind == "classes" else None,
+        generator=read_generator(folder, encoder) if model.kind == "generator" else None,
+        ranker=TermRanker.from_pretrained(folder) if model.kind == "ranker" else None,
     )
 
 
 # -------------------------------------------------------------------------------------------------
-# The parts of a report out of what the command line names: all that takes time is called here.
+# The parts of a report, built from the command line. All that takes time is called here.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,14 +385,14 @@ def _answers_by_classes(
 
 
 def _relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
-    """What there is to see of relation matrices; of translations nothing."""
+    """The figure of relation matrices; None for translations."""
     if relations is None or not relations.bilinear:
         return None
     return compare_relations(relations.table, relations.labels)
 
 
 def _settings_of(subject: Subject) -> list[tuple[str, str]]:
-    """How its vectors are made, for people."""
+    """How vectors are made, for readers."""
     settings = subject.encoder.settings
     return [
         ("pooling", settings.pooling),

@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for, tables_of
 from coder_jax.evaluation.normalization import NormalizationOptions, wrong_answers
-from coder_jax.evaluation.record import EvaluationRecord, read_records
+from coder_jax.evaluation.record import Answers, EvaluationRecord, read_records
 from coder_jax.evaluation.results import Table
 from coder_jax.mapping.confidence import ALL, Cutoff, Cutoffs, CutoffTable
 from coder_jax.report.curves import evaluated_among, is_number, scores_in
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report begins with: the scores before training beside those after it, and on what.
+# The first part of a report: scores before and after training.
 #
 # They come from records that say when they were made, of the same benchmark with the same
 # dictionary; or, where there are none, from the evaluations that a run made of itself.
 
 _STAGES = ("before", "after")
-# Kinds of benchmark whose scores are shares, and are shown in percent.
+# Kinds of benchmark whose scores are shares, shown in percent.
 _SHARES = (
     *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
     *("mentions in text", "coverage"),
 )
 _MOST_SCORES = 5
-# Ends and names of what stands beside scores: bounds by ties, and what would be easy.
+# Suffixes and names of values that are not scores: bounds by ties, baselines.
 _BOUNDS, _EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
 
 
@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class ComparedAnswer:
-    """One question, asked before training and after it.
+    """One question, answered before and after training.
 
     Attributes:
       benchmark: its name.
@@ -73,7 +73,7 @@ class ComparedAnswer:
 def answers(
     records: Sequence[EvaluationRecord], lines: Sequence[Mapping[str, Any]]
 ) -> list[ComparedAnswer]:
-    """An answer for each benchmark that was asked before and after.
+    """An answer for each benchmark that was scored before and after training.
 
     Args:
       records: of evaluations; of several before, or after, on one benchmark the best counts.
@@ -124,9 +124,9 @@ def _answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[ComparedAnsw
     among = {what: evaluated_among(ends, what) for what in ("terms", "classes")}
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in both):
         names = [name for of, name in both if of == benchmark][:_MOST_SCORES]
-        # A system's own scores, whose range is not known, stay as they are.
+        # The range of a system's own scores is unknown, so they are shown as they are.
         percent = any(name.startswith("acc@") for name in names)
-        # A run with classes is asked twice: by the nearest term, and by its classes.
+        # A run with classes is scored twice: by the nearest term and by its classes.
         what = "classes" if benchmark == "classes" else "terms"
         looked_up = f"evaluated in training, looked up among {among[what]} {what}"
         question = looked_up if among[what] else ""
@@ -153,7 +153,7 @@ def _answer_of(
     moments: Sequence[tuple[str, str, list[float]]],
     percent: bool,
 ) -> ComparedAnswer:
-    """An answer out of (when, encoder, values) of two moments."""
+    """One answer, from (when, encoder, values) of two moments."""
     (_, _, before), (_, _, after) = moments
     change = [_shown(b - a, percent, "+") for a, b in zip(before, after, strict=True)]
     cells = [Moment(when, of, [_shown(v, percent) for v in values]) for when, of, values in moments]
@@ -162,7 +162,7 @@ def _answer_of(
 
 
 def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
-    """The first scores that all of the records have."""
+    """The first scores that all records have."""
     held = [
         [
             name
@@ -175,7 +175,7 @@ def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
 
 
 def _asked_in_words(record: EvaluationRecord) -> str:
-    """What a benchmark asked: its counts, and what was searched."""
+    """The question of a benchmark: its counts, and what was searched."""
     counted = ("mentions", "pairs", "triplets", "names", "concepts")
     counts = [f"{record.counts[name]:,} {name}" for name in counted if record.counts.get(name)]
     asked = counts[0] if counts else record.kind
@@ -189,12 +189,12 @@ def _asked_in_words(record: EvaluationRecord) -> str:
 
 
 def _shown(value: float, percent: bool, sign: str = "") -> str:
-    """A share in percent with one decimal; another value with three."""
+    """A share in percent with one decimal; any other value with three."""
     return f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}"
 
 
 # -------------------------------------------------------------------------------------------------
-# JSON files of `evaluate` in, tables of their records beside the papers' rows out; and answers.
+# Result tables from the JSON files of `evaluate`, with the papers' rows; and wrong answers.
 
 _MOST_WRONG = 100  # answers that are listed of a record
 _MOST_CUTOFFS = 16  # rows of a table
@@ -202,7 +202,7 @@ _TINY = 1e-6  # ends are means that were added up in another order
 
 
 class WrongAnswer(NamedTuple):
-    """A mention that was answered with another concept."""
+    """A mention that was answered with a wrong concept."""
 
     mention: str
     gold: str  # preferred terms of its concepts, or these where they have none
@@ -252,7 +252,7 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
 
 
 def _check_record(record: EvaluationRecord, where: str) -> None:
-    """BadInput for a record of which no table can be made."""
+    """Raise BadInput for a record that no table can show."""
     again = "make the file again with `python -m coder_jax evaluate --json`"
     scores = record.scores
     for best in (name for name in scores if name.endswith("_optimistic")):
@@ -266,7 +266,7 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
     try:
         tables = tables_of([record], NormalizationOptions(k=_common_ks([record])))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # Which scores and counts there are depends on the benchmark: its table asks for them.
+        # Scores and counts depend on the benchmark, so its own table is asked for them.
         raise BadInput(
             f"{where} is not whole ({type(error).__name__}: {error}); {again}"
         ) from error
@@ -278,22 +278,22 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
 
 
 def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
-    """A record whose tables of predictions are named as they are found from here."""
+    """A record whose paths of tables are relative to this folder."""
     if record.answers is None:
         return record
-    files = record.answers["predictions"].items()
+    files = record.answers.predictions.items()
     found = {fold: str(folder / file) for fold, file in files}
-    return replace(record, answers=record.answers | {"predictions": found})
+    return replace(record, answers=replace(record.answers, predictions=found))
 
 
 def _rising(numbers: Sequence[float | None]) -> bool:
-    """Whether all are numbers, and none is less than the one before but for rounding."""
+    """Whether all are numbers in rising order, apart from rounding."""
     there = [number for number in numbers if number is not None]
     return len(there) == len(numbers) and all(low <= high + _TINY for low, high in pairwise(there))
 
 
 def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
-    """A record that is called `name`, or was made then."""
+    """A record under the name `name`, or of that stage."""
     if name in _STAGES:
         return replace(record, stage=name)
     encoder = replace(record.encoder, model=name) if name else record.encoder
@@ -301,7 +301,7 @@ def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecor
 
 
 def _with_stage(record: EvaluationRecord) -> EvaluationRecord:
-    """A record whose encoder's name begins with when it was made, where that is known."""
+    """A record whose encoder's name begins with its stage (before, after), if known."""
     if not record.stage:
         return record
     model = f"{record.stage}: {record.encoder.model}"
@@ -345,7 +345,7 @@ def _common_ks(records: Sequence[EvaluationRecord]) -> tuple[int, ...]:
 
 
 def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
-    """What the mentions of each record were answered, of those that tell.
+    """The answers to the mentions of each record that has them.
 
     Raises:
       BadInput: cut-offs that cannot be, or a file that is no table of predictions.
@@ -357,30 +357,30 @@ def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
     ]
 
 
-def _shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersShown:
+def _shown_of(record: EvaluationRecord, answers: Answers) -> AnswersShown:
     """The answers of one record."""
     name = f"{record.benchmark}, {record.encoder.pooling}: {record.encoder.model}"
-    held = {"tables": answers["cutoffs"], "measured_on": {}}
     again = "make it again with `python -m coder_jax evaluate --json`"
-    tables = Cutoffs.from_described(held, f"--results: {name}", again).tables
-    files = [Path(file) for file in answers["predictions"].values()]
+    tables = answers.cutoffs
+    Cutoffs(tables).check(f"--results: {name}", again)
+    files = [Path(file) for file in answers.predictions.values()]
     there = [file for file in files if file.is_file()]
     wrong = [row for file in there for row in wrong_answers(file)]
     wrong.sort(key=lambda row: -row["similarity"])
-    drawn = answers["similarities"]
-    if not (drawn["low"] < drawn["high"] and len(drawn["right"]) == len(drawn["wrong"]) > 0):
+    drawn = answers.similarities
+    if not (drawn.low < drawn.high and len(drawn.right) == len(drawn.wrong) > 0):
         raise BadInput(
-            f"--results: {name}: found similarities from {drawn['low']} to {drawn['high']} in "
-            f"{len(drawn['right'])} bins of right and {len(drawn['wrong'])} of wrong answers; "
+            f"--results: {name}: found similarities from {drawn.low} to {drawn.high} in "
+            f"{len(drawn.right)} bins of right and {len(drawn.wrong)} of wrong answers; "
             f"expected as many bins of both; {again}"
         )
     shown = tables if len(tables) > 2 else {ALL: tables[ALL]}  # a single language is all
     return AnswersShown(
         name,
-        drawn["low"],
-        drawn["high"],
-        drawn["right"],
-        drawn["wrong"],
+        drawn.low,
+        drawn.high,
+        drawn.right,
+        drawn.wrong,
         {language: table for language, table in shown.items() if table.cutoffs},
         [
             WrongAnswer(
@@ -398,7 +398,7 @@ def _shown_of(record: EvaluationRecord, answers: Mapping[str, Any]) -> AnswersSh
 
 
 def some_rows(table: CutoffTable) -> list[Cutoff]:
-    """At most _MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
+    """At most _MOST_CUTOFFS rows of a table, evenly spaced, including both ends."""
     rows = table.rows
     if len(rows) <= _MOST_CUTOFFS:
         return rows

@@ -1,4 +1,4 @@
-"""BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
+"""BNE: names, encoded from words and characters, are pulled to synonyms, concepts and contexts.
 
 Phan, Sun and Tay, Robust representation learning of biomedical names, ACL 2019. From top to bottom:
 the losses (section 3.2, equations 3 to 6), the types of run.json, the system, its recipes, and its
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +52,8 @@ from coder_jax.models.names import (
     write_name_encoder,
 )
 from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
+from coder_jax.training.run_folder import DataOfRun, Run, StartOfRun
 from coder_jax.training.system import (
-    PROOF,
     Batch,
     Config,
     Loss,
@@ -83,7 +83,8 @@ from data_pipeline.batches.names import (
     pack_names,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
-from data_pipeline.files.identity import LONGEST, DataOfRun, Hash, Run, StartOfRun, Width
+from data_pipeline.dataset.store import Manifest
+from data_pipeline.files.identity import LONGEST, Hash, Width
 from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import open_vectors
@@ -91,7 +92,7 @@ from data_pipeline.sources.text import words_of
 from data_pipeline.terminology.cleaning import clean, with_cleaning
 
 # -------------------------------------------------------------------------------------------------
-# The logistic losses of BNE, on raw dot products: what belongs together against what does not.
+# The logistic losses of BNE, on raw dot products of positive and negative pairs.
 #
 # Phan, Sun, Tay 2019, section 3.2: :math:`\ell(x) = \log(1 + e^{-x})`, equations 3 to 5 as
 # rewritten under "Distance Function and Optimization", with one negative of the mini-batch for each
@@ -104,7 +105,7 @@ _LOSSES = ("synonym", "concept", "context")
 def _choose_negatives(
     scores_NM: jax.Array, allowed_NM: jax.Array, negatives: Negatives, key: jax.Array
 ) -> jax.Array:
-    """int32 [N]: for each name one of what is allowed to it; 0 where nothing is.
+    """int32 [N]: for each name one of its allowed negatives; 0 if it has none.
 
     Args:
         scores_NM: float32, dot products.
@@ -152,7 +153,7 @@ def _pair_loss(
     key: jax.Array,
     scale: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`_logistic_pair_loss` of names with their right vectors and with chosen others.
+    """`_logistic_pair_loss` of names with their right vectors and with chosen negatives.
 
     Args:
         vectors_ND: float32, f(s).
@@ -211,7 +212,7 @@ def _bne_loss(
     synonyms = flat(jnp.roll(vector_BGND, vector_BGND.shape[2] // 2, axis=2))
     concept, wording = (batch[name].reshape(-1) for name in ("concepts", "wordings"))
     other_NN = (concept[:, None] != concept[None]) & (wording[:, None] != wording[None])
-    # Of each loss: the right vector of a name, from which the others come, which names take part.
+    # For each loss: each name's right vector, the pool of negatives, and which names take part.
     parts = {"synonym": (synonyms, vectors, jnp.ones(len(vectors), bool))}
     for name, target in (("concept", "concept"), ("context", "name")):
         constants = flat(batch[f"{target}_targets"])
@@ -238,11 +239,12 @@ def _bne_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of BNE holds, key by key: types for `identity.typed`.
+# The content of a BNE run's run.json, as types for `identity.typed`.
 
 
-class _VectorsOfRun(TypedDict):
-    """What run.json says of the vectors of words."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _VectorsOfRun:
+    """The word vectors of a run, in run.json."""
 
     variant: Literal["words", "names", "names_concepts"]
     width: Width
@@ -250,19 +252,20 @@ class _VectorsOfRun(TypedDict):
     content_hash: Hash
 
 
-class _StartOfNames(StartOfRun):
-    """What run.json says of a run's start."""
+class _StartOfNames(StartOfRun, frozen=True, kw_only=True):
+    """The start of a run, in run.json."""
 
     alphabet: str
     width: Width
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _NameRun(Run):
     """run.json of a run of BNE."""
 
-    dataset: DataOfRun  # type: ignore[misc]
-    vectors: _VectorsOfRun  # type: ignore[misc]
-    start: _StartOfNames  # type: ignore[misc]
+    dataset: DataOfRun
+    vectors: _VectorsOfRun
+    start: _StartOfNames
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -291,7 +294,7 @@ class BneSystem(System):
     name: ClassVar[str] = "bne"
     title: ClassVar[str] = "BNE"
     paper: ClassVar[str] = "Phan, Sun and Tay 2019"
-    content: ClassVar[Any] = _NameRun
+    content: ClassVar[type[Run]] = _NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
     batch: NameSpec = dataclasses.field(default_factory=NameSpec)
@@ -311,7 +314,7 @@ class BneSystem(System):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Of each of LOSSES."""
+        """The weight of each of LOSSES."""
         return {name: getattr(self, f"{name}_weight") for name in _LOSSES}
 
     # ---- What a step is ----
@@ -364,37 +367,38 @@ class BneSystem(System):
         return {"encoder": Part(), "scale": Part()}
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[_StartOfNames, Params]:
         assert isinstance(source, NameBatches)
-        width = source.grams.manifest["width"]
-        return {"alphabet": source.alphabet.characters, "width": width}, {}
+        width = source.grams.manifest.width
+        return _StartOfNames(alphabet=source.alphabet.characters, width=width), {}
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        """The other run's parameters with its alphabet, for vectors of the same width."""
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[_StartOfNames, Params]:
+        """The other run's parameters and alphabet; its vectors must have the same width."""
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         recorded_start, params = super().init_from_run(run, source)
-        width = self.load_initial(source)[0]["width"]
-        if recorded_start["width"] != width:
+        assert isinstance(recorded_start, _StartOfNames)
+        width = self.load_initial(source)[0].width
+        if recorded_start.width != width:
             raise BadInput(
                 f"--init {self.model.init}: found vectors of width {width}, but the run to start "
-                f"from has {recorded_start['width']}; expected vectors of that width: make some "
-                f"with `python -m data_pipeline.skip_gram --size {recorded_start['width']}`"
+                f"from has {recorded_start.width}; expected vectors of that width: make some "
+                f"with `python -m data_pipeline.skip_gram --size {recorded_start.width}`"
             )
         return recorded_start, params
 
-    def config(self, recorded_start: Mapping[str, Any]) -> NameEncoderConfig:
+    def config(self, recorded_start: Any) -> NameEncoderConfig:
         """The shape of the encoder."""
         return NameEncoderConfig(
-            alphabet=Alphabet(recorded_start["alphabet"]).size,
-            width=recorded_start["width"],
+            alphabet=Alphabet(recorded_start.alphabet).size,
+            width=recorded_start.width,
             character_width=self.model.characters,
             hidden=self.model.hidden,
             cell=self.model.cell,
             projection=self.model.projection,
         )
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         params: Params = {"encoder": name_encoder_shapes(self.config(recorded_start))}
         if self.learned_scale:
             params["scale"] = jax.ShapeDtypeStruct((2,), jnp.float32)
@@ -417,9 +421,9 @@ class BneSystem(System):
         return new, {}
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
-        """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
+        """Copies the word vectors into the run, as its encoder needs them."""
         assert isinstance(source, NameBatches)
         if is_first():
             with whole_folder(folder / _COPIED_VECTORS) as new:
@@ -428,7 +432,7 @@ class BneSystem(System):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """L_syn + L_def + L_ctx (equation 6), each the mean over the names of the step."""
         config = self.config(recorded_start)
         rate = self.model.dropout if dropout else 0.0
@@ -476,7 +480,7 @@ class BneSystem(System):
 
         def score(view: View) -> dict[str, dict[str, float]]:
             alphabet, config = (
-                Alphabet(view.recorded_start["alphabet"]),
+                Alphabet(view.recorded_start.alphabet),
                 self.config(view.recorded_start),
             )
             reader = NameReader(config, view.params["encoder"], alphabet, words)
@@ -486,12 +490,12 @@ class BneSystem(System):
 
     # ---- What proves what leaves the run ----
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof:
+    def proof(self, source: BatchSource, recorded_start: Any) -> Proof:
         assert isinstance(source, NameBatches)
         terms = source.some_terms()
-        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
+        cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest.cleaning).to_list()
         words, tokens, start = numbered([words_of(name) for name in cleaned])
-        table = WordTable.of(words, Alphabet(recorded_start["alphabet"]), source.grams.words)
+        table = WordTable.of(words, Alphabet(recorded_start.alphabet), source.grams.words)
         needs = needs_of(table, tokens, start, length := int(np.diff(start).max()))
         row = RowSize(length, *map(int, needs[1:]))
         block = pack_names(table, tokens, start, row, int(needs[0]))
@@ -619,7 +623,7 @@ def _recipe(name: str, **changes: Any) -> Config[BneSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder of names as a folder for the Hub, and what is known of it.
+# The export of an encoder of names.
 #
 # Beside the files of `models.names`
 #   cleaning.json     a tokenizer whose normalizers clean a string
@@ -634,19 +638,19 @@ _MODULE, _CLEANING = "name_encoder.py", "cleaning.json"
 
 def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
     """The encoder of a run."""
-    recorded_start = run.identity["start"]
+    saved = run.described(_NameRun)
     reader = NameReader(
-        system.config(recorded_start),
+        system.config(saved.start),
         run.params["encoder"],
-        Alphabet(recorded_start["alphabet"]),
+        Alphabet(saved.start.alphabet),
         open_vectors(run.folder / _COPIED_VECTORS).words,
     )
-    return TermEncoder(reader, None, _settings_of(run.identity["dataset"]))
+    return TermEncoder(reader, None, _settings_of(saved.dataset))
 
 
-def _settings_of(dataset: Mapping[str, Any]) -> EncoderSettings:
-    """How terms become vectors: cleaned as those of the dataset were, of any length."""
-    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset["cleaning"], max_length=LONGEST)
+def _settings_of(dataset: DataOfRun | Manifest) -> EncoderSettings:
+    """How terms become vectors: cleaned like the dataset's, of any length."""
+    return EncoderSettings(pooling=OF_NAMES, cleaning=dataset.cleaning, max_length=LONGEST)
 
 
 def _export_names(
@@ -686,7 +690,7 @@ def _export_names(
     try:
         with whole_folder(out) as new:
             _write_files(new, encoder, description)
-            differences = _compare_names(new, encoder, run.notes.get(PROOF))
+            differences = _compare_names(new, encoder, run.notes.proof or None)
             for path in new.glob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
@@ -695,7 +699,7 @@ def _export_names(
 
 
 def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
-    """Everything that an export holds."""
+    """Writes all files of an export."""
     reader = encoder.reader
     assert isinstance(reader, NameReader)
     write_name_encoder(
@@ -712,13 +716,11 @@ def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, A
         if name in description
     }
     versions = {name: version(name) for name in ("jax", "flax")}
-    write_settings(folder, encoder.settings, known | {"versions": versions})
+    write_settings(folder, encoder.settings, **known, versions=versions)
     (folder / "README.md").write_text(model_card(description, encoder.settings), encoding="utf-8")
 
 
-def _compare_names(
-    folder: Path, encoder: TermEncoder, proof: Mapping[str, Any] | None = None
-) -> dict[str, float]:
+def _compare_names(folder: Path, encoder: TermEncoder, proof: Any = None) -> dict[str, float]:
     """The largest difference of the export's vectors, by library that opens it.
 
     They are compared with the encoder's of PROBE_TERMS, and with those that training gave.
@@ -741,16 +743,16 @@ def _compare_names(
 
 
 def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
-    dataset, vectors = run.identity["dataset"], run.identity["vectors"]
+    """The facts for the model card, from run.json and metrics.jsonl."""
+    saved = run.described(_NameRun)
+    dataset, vectors = saved.dataset, saved.vectors
     return {
         **run_summary(system, run),
         "data": {
-            "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{dataset['counts']['concepts']:,}",
-            "terms": f"{dataset['counts']['terms']:,}",
-            "cleaning": dataset["cleaning"],
-            "vectors of words": f"skip-grams ({vectors['variant']}), hash "
-            f"{vectors['content_hash'][:12]}",
+            "terminology": f"{dataset.name} {dataset.release}",
+            "concepts": f"{dataset.counts.concepts:,}",
+            "terms": f"{dataset.counts.terms:,}",
+            "cleaning": dataset.cleaning,
+            "vectors of words": f"skip-grams ({vectors.variant}), hash {vectors.content_hash[:12]}",
         },
     }

@@ -7,25 +7,27 @@ them too.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 from jax.sharding import Mesh
 
-from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig
+from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
 from coder_jax.systems.group_system import (
     Group,
     GroupRun,
     MultiSimilarity,
     RelationTable,
+    StartOfGroups,
     check_no_corrupted_tails,
     coder_loss,
-    counts_of_labels,
     mean_over_groups,
+    start_of_groups,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.flags import Flag
 
 
@@ -36,7 +38,7 @@ class CoderSystem(EncoderSystem):
     name: ClassVar[str] = "coder"
     title: ClassVar[str] = "CODER"
     paper: ClassVar[str] = "Yuan et al. 2022"
-    content: ClassVar[Any] = GroupRun
+    content: ClassVar[type[Run]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
@@ -79,12 +81,10 @@ class CoderSystem(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        return start_of_groups(encoder, manifest)
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -5,7 +5,6 @@ head, tail, and a term of a concept that took the tail's place.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,21 +13,24 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
-from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig
+from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
 from coder_jax.systems.group_system import (
     Group,
     GroupHead,
     GroupRun,
     MultiSimilarity,
     RelationTable,
-    counts_of_labels,
+    StartOfGroups,
     mean_over_groups,
     mean_where,
     norm,
+    start_of_groups,
     term_loss,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -49,12 +51,12 @@ class _TypeHead(GroupHead):
     def part(self) -> Part:
         return Part(rate=self.rate)
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
-        if not (self.weight and recorded_start["types"]):
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
+        if not (self.weight and recorded_start.types):
             return None
         return {
-            "kernel": jax.ShapeDtypeStruct((width, recorded_start["types"]), jnp.float32),
-            "bias": jax.ShapeDtypeStruct((recorded_start["types"],), jnp.float32),
+            "kernel": jax.ShapeDtypeStruct((width, recorded_start.types), jnp.float32),
+            "bias": jax.ShapeDtypeStruct((recorded_start.types,), jnp.float32),
         }
 
     def init_params(self, shapes: Tree) -> Tree:
@@ -70,8 +72,8 @@ class _TypeHead(GroupHead):
                 "give --semantic-types or --type-weight 0"
             )
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        if self.weight and not manifest["semantic_types"]:
+    def check_data(self, manifest: Manifest, folder: Path) -> None:
+        if self.weight and not manifest.semantic_types:
             raise BadInput(
                 f"--type-weight is {self.weight}, but {folder} has no semantic types "
                 "(MRSTY.RRF); give --type-weight 0"
@@ -90,7 +92,7 @@ class CoderV1System(EncoderSystem):
     name: ClassVar[str] = "coder_v1"
     title: ClassVar[str] = "CODER v1"
     paper: ClassVar[str] = "Yuan et al. 2020"
-    content: ClassVar[Any] = GroupRun
+    content: ClassVar[type[Run]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
@@ -132,12 +134,10 @@ class CoderV1System(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        return start_of_groups(encoder, manifest)
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -178,7 +178,7 @@ def _transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
 
 
 def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
-    """The mean cross-entropy of the semantic types of terms, and the share that is right.
+    """The mean cross-entropy of terms' semantic types, and the accuracy.
 
     Terms whose concept has no type do not count.
     """

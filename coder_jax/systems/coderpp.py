@@ -1,4 +1,4 @@
-"""CODER++: CODER on groups of nearest neighbours, which are found anew while it trains.
+"""CODER++: CODER on groups of nearest neighbours, which are found again during training.
 
 Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 Representations, BioNLP 2022.
@@ -12,7 +12,6 @@ each, from which the groups after it are drawn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -28,6 +27,7 @@ from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import (
+    EncoderOfRun,
     EncoderSystem,
     Head,
     ModelConfig,
@@ -41,15 +41,17 @@ from coder_jax.systems.group_system import (
     GroupRun,
     MultiSimilarity,
     RelationTable,
+    StartOfGroups,
     check_no_corrupted_tails,
     coder_loss,
-    counts_of_labels,
     mean_over_groups,
+    start_of_groups,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import Manifest, TripletDataset
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -61,7 +63,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     name: ClassVar[str] = "coderpp"
     title: ClassVar[str] = "CODER++"
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
-    content: ClassVar[Any] = GroupRun
+    content: ClassVar[type[Run]] = GroupRun
 
     batch: NeighbourSpec = dataclasses.field(default_factory=NeighbourSpec)
     relation_noise: float = 0.01
@@ -123,12 +125,10 @@ class CoderPlusPlusSystem(EncoderSystem):
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        return start_of_groups(encoder, manifest)
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -138,7 +138,7 @@ class CoderPlusPlusSystem(EncoderSystem):
         )
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The nearest neighbours of all anchors, with the encoder of the moment."""
+        """Finds the nearest neighbours of all anchors with the current encoder."""
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
         graph, _ = split_encoder(self.structure(view.recorded_start))
@@ -153,7 +153,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 
 
 # -------------------------------------------------------------------------------------------------
-# The index of a refresh: all terms encoded, and for each anchor what is nearest to it.
+# The index of a refresh: all terms are encoded, and each anchor's nearest terms are found.
 #
 # FOLDER/neighbours.npy   int32 [A, k], of the anchors of the draw (`NeighbourDraw`)
 #
@@ -162,7 +162,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 # it goes on where it was, to the bit.
 
 _TERMS_AT_ONCE = 16_384
-# All keys travel to the devices once for so many queries: a CPU has them there.
+# All keys are sent to the devices once for this many queries; on a CPU they are already there.
 _QUERIES_CPU, _QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
 _VECTORS, _CONCEPTS = "vectors.npy", "concepts.npy"
@@ -178,7 +178,7 @@ def _write_neighbours(
     products: Products,
     provenance: str,
 ) -> None:
-    """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
+    """Write the index of a draw; all hosts call it. An index with the same provenance is reused.
 
     Terms of an anchor's own concept may be among its neighbours: their label makes them positives.
     What belongs to a concept that shares a name with the anchor's is left out, as it could not be
@@ -244,7 +244,7 @@ def _write_vectors(
 def _write_means(
     path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
 ) -> RowsOfFile:
-    """Write the direction of the mean of each concept's terms, of unit length; as above."""
+    """Write the normalized mean vector of each concept's terms, as `_write_vectors` does."""
 
     def make(first: int, last: int) -> np.ndarray:
         start = data.term_start[first : last + 1]
@@ -263,7 +263,7 @@ def _write_means(
 
 
 class _Neighbours:
-    """Makes rows of the index: called with the first and one after the last of them.
+    """Computes rows of the index; called with the first row and the end.
 
     Args:
         draw: whose neighbours are wanted.

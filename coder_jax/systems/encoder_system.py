@@ -20,17 +20,17 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NotRequired,
     Protocol,
     Self,
-    TypedDict,
 )
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import polars as pl
 from jax.sharding import Mesh, PartitionSpec
+from msgspec import UNSET, UnsetType
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
 from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
@@ -45,12 +45,23 @@ from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder
 from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
 from coder_jax.training.metrics import read_metrics
-from coder_jax.training.run_folder import is_run, read_run_identity, small_files
+from coder_jax.training.run_folder import (
+    AnyDataOfRun,
+    CarriedFrom,
+    ConfigOfRun,
+    DataOfRun,
+    Run,
+    StartOfRun,
+    SystemOfRun,
+    TokenizerOfRun,
+    read_run_identity,
+    small_files,
+    system_name,
+)
 from coder_jax.training.start import OtherRun, read_other_run
 from coder_jax.training.system import (
-    PROOF,
-    START,
     Batch,
+    Notes,
     OptimizerConfig,
     Params,
     Part,
@@ -71,22 +82,12 @@ from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rat
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
-from data_pipeline.files.identity import (
-    CarriedFrom,
-    ConfigOfRun,
-    DataOfRun,
-    Run,
-    StartOfRun,
-    SystemOfRun,
-    TokenizerOfRun,
-    typed,
-)
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# The vectors of a pass: one for each term of its packed rows, with dropout that no cut changes.
+# The vectors of the terms in a pass, with dropout that does not depend on how a step is cut.
 
 PACKED = ("tokens", "positions", "segments")
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
@@ -121,7 +122,7 @@ def read_term_blocks(
     seed: int | None,
     beside: tuple[str, ...] = (),
 ) -> Any:
-    """What `read` makes of the packed rows of each block, each array as [B, G, N, ...].
+    """Applies `read` to the packed rows of each block; each result is [B, G, N, ...].
 
     Args:
         read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
@@ -136,7 +137,7 @@ def read_term_blocks(
     def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
         return read(rows, ids_RL, groups * terms)
 
-    # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+    # A batch dimension of one would cost a CPU transposes in every dense layer's gradient.
     encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
 
     def by_group(array: jax.Array) -> jax.Array:
@@ -178,7 +179,7 @@ def _dropout_ids(
 def drop_vectors(
     vector_ND: jax.Array, seed: int, step_key: StepKey, site: int, rate: float
 ) -> jax.Array:
-    """Vectors with dropout, which depends on seed, step and the term's place in it alone.
+    """Dropout of vectors that depends only on seed, step and the term's place in the step.
 
     Args:
         vector_ND: float32, one for each term of a pass.
@@ -196,7 +197,7 @@ def drop_vectors(
 
 
 def single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
+    """`jax.vmap` for arrays whose first dimension is one."""
 
     def mapped(*arguments: Any) -> Any:
         made = function(*jax.tree.map(lambda array: array[0], arguments))
@@ -212,51 +213,63 @@ def unit_length(vectors: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a system with an encoder holds, key by key: types for `identity.typed`.
+# The content of run.json for systems with an encoder, as types for `identity.typed`.
 
 
-class EncoderOfRun(TypedDict):
-    """What run.json says of the encoder that a run began with."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderOfRun:
+    """The encoder that a run started from, in run.json."""
 
     config: dict[str, Any]
     pooler: bool
     license: str | None
-    weights_hash: NotRequired[str]  # of its parameters; absent if it is that of another run
-    run: NotRequired[CarriedFrom]
+    weights_hash: str | UnsetType = UNSET  # of its parameters; absent if it is that of another run
+    run: CarriedFrom | UnsetType = UNSET
 
 
-class ModelOfRun(TypedDict):
-    """What others read of a run's `ModelConfig`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOfRun:
+    """The settings of a run's `ModelConfig` that other commands read."""
 
     pooling: str
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SystemOfEncoder(SystemOfRun):
-    """What others read of a run's `EncoderSystem`."""
+    """The settings of a run's `EncoderSystem` that other commands read."""
 
     model: ModelOfRun
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigOfEncoder(ConfigOfRun):
     """The configuration in run.json."""
 
-    system: SystemOfEncoder  # type: ignore[misc]
+    system: SystemOfEncoder
 
 
-class StartOfEncoder(StartOfRun):
-    """What run.json says of a run's start."""
+class StartOfEncoder(StartOfRun, frozen=True, kw_only=True):
+    """The start of a run, in run.json."""
 
     encoder: EncoderOfRun
 
+    @property
+    def is_another_run(self) -> bool:
+        """Whether a run started from another run's parameters."""
+        return self.origin is not UNSET or self.encoder.run is not UNSET
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunWithEncoder(Run):
     """run.json of a system that trains an encoder, on data of any kind."""
 
-    config: ConfigOfEncoder  # type: ignore[misc]
-    tokenizer: TokenizerOfRun  # type: ignore[misc]
-    start: StartOfEncoder  # type: ignore[misc]
+    config: ConfigOfEncoder
+    dataset: AnyDataOfRun
+    tokenizer: TokenizerOfRun
+    start: StartOfEncoder
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderRun(RunWithEncoder):
     """run.json of a system that trains an encoder on a dataset."""
 
@@ -264,7 +277,7 @@ class EncoderRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# Systems that train a BERT on terms: the encoder, the parts beside it, the data, start and export.
+# The base class of systems that train a BERT on terms: encoder, heads, data, start and export.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -288,25 +301,27 @@ class ModelConfig:
 
 
 class Head(abc.ABC):
-    """A part of the parameters that is trained beside the encoder; a system has some, as values."""
+    """A part of the parameters that is trained beside the encoder; a system has a tuple of them."""
 
     name: str
     """Of the part."""
 
     @abc.abstractmethod
     def part(self) -> Part:
-        """How it is trained."""
+        """The training of this part."""
 
     @abc.abstractmethod
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
-        """Its arrays as shapes, for an encoder of `width`; None if the run has none of it."""
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
+        """The shapes of its arrays, for an encoder of `width`; None if this run does not have the
+        part.
+        """
 
     @abc.abstractmethod
     def init_params(self, shapes: Tree) -> Tree:
-        """For traced code: its arrays before the first step."""
+        """In traced code: its initial arrays."""
 
-    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
-        """Its arrays where a run begins with another run's parameters; None: anew.
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: Any) -> Tree | None:
+        """Its arrays when a run starts from another run's parameters; None: initialize.
 
         Args:
             run: the other run, of any system that trains an encoder.
@@ -316,10 +331,10 @@ class Head(abc.ABC):
         return None
 
     def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
-        """Raise BadInput where the values cannot be used with these."""
+        """Raise BadInput for values that do not fit each other."""
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:  # noqa: B027
-        """Raise BadInput if a dataset lacks what it learns from."""
+    def check_data(self, manifest: Any, folder: Path) -> None:  # noqa: B027
+        """Raise BadInput if a dataset lacks what this part learns from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -330,7 +345,7 @@ class EncoderSystem(System):
     trained beside the encoder, and what the loss is.
     """
 
-    content: ClassVar[Any] = EncoderRun
+    content: ClassVar[type[Run]] = EncoderRun
     title: ClassVar[str]
     """What the model card calls it."""
     paper: ClassVar[str]
@@ -343,30 +358,29 @@ class EncoderSystem(System):
     """A `StepSpec`."""
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
 
-    # ---- What a paper says ----
+    # ---- What a paper defines ----
 
     def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
         return {}
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        """What the model card tells of the data, from run.json."""
-        counts = dataset["counts"]
+    def data_summary(self, dataset: Any) -> dict[str, Any]:
+        """The facts about the data for the model card, from run.json."""
         return {
-            "terminology": f"{dataset['name']} {dataset['release']}",
-            "concepts": f"{counts['concepts']:,}",
-            "terms": f"{counts['terms']:,}",
-            "triplets": f"{counts['triplets']:,}",
-            "relations": len(dataset["relations"]),
-            "cleaning": dataset["cleaning"],
+            "terminology": f"{dataset.name} {dataset.release}",
+            "concepts": f"{dataset.counts.concepts:,}",
+            "terms": f"{dataset.counts.terms:,}",
+            "triplets": f"{dataset.counts.triplets:,}",
+            "relations": len(dataset.relations),
+            "cleaning": dataset.cleaning,
         }
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """What is trained beside the encoder."""
+        """The parts trained beside the encoder."""
         return ()
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
+    def check_data(self, manifest: Any, folder: Path) -> None:
         """Raise BadInput if a dataset lacks what the loss needs."""
         for head in self.heads:
             head.check_data(manifest, folder)
@@ -399,18 +413,18 @@ class EncoderSystem(System):
         return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
-        """How many packed rows the batches of a run may have."""
+        """The numbers of packed rows that the batches of a run may have."""
         return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
     def parts(self) -> dict[str, Part]:
-        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
+        # Without a gradient (pooling cls or mean) the pooler stays as loaded.
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
-        if is_run(self.model.init):
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfEncoder, Params]:
+        if system_name(self.model.init):
             return self._load_encoder_of(self.model.init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
         folder = find_folder(self.model.init)
@@ -418,29 +432,30 @@ class EncoderSystem(System):
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
         _check_length(source.manifest, bert.config, self.model.init)
         parameters = split_encoder(bert)[1]
-        encoder = {
-            "config": hf_config,
-            "pooler": bert.pooler is not None,
-            "license": _read_license(folder),
-            "weights_hash": hash_arrays(jax.tree.leaves(parameters)),
-        }
+        encoder = EncoderOfRun(
+            config=hf_config,
+            pooler=bert.pooler is not None,
+            license=_read_license(folder),
+            weights_hash=hash_arrays(jax.tree.leaves(parameters)),
+        )
         log(str(report))
         return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
 
     def _load_encoder_of(
-        self, run: str, source: BatchSource, recorded_start: Mapping[str, Any] | None
-    ) -> tuple[dict[str, Any], Params]:
-        """As `load_initial`, with the encoder of a run that is there."""
-        taken = recorded_start and recorded_start["encoder"].get("run")
+        self, run: str, source: BatchSource, recorded_start: Any
+    ) -> tuple[StartOfEncoder, Params]:
+        """`load_initial` with the encoder of an existing run."""
+        taken = recorded_start.encoder.run if recorded_start else UNSET
         other = _read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
-        pooling = other.identity["config"]["system"]["model"]["pooling"]
+        pooling = other.saved.described(RunWithEncoder).config.system.model.pooling
         if self.pools and pooling != self.model.pooling:
             log(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
         log(f"starting with the encoder of step {other.step} of {run}")
-        return {**start, "encoder": start["encoder"] | {"run": other.provenance}}, params
+        encoder = dataclasses.replace(start.encoder, run=other.provenance)
+        return msgspec.structs.replace(start, encoder=encoder), params
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfEncoder, Params]:
         start, params = self._encoder_from_run(run, source)
         shapes, _ = self.shapes(start)
         for head in self.heads:
@@ -451,40 +466,38 @@ class EncoderSystem(System):
 
     def _encoder_from_run(
         self, run: SavedRun, source: BatchSource
-    ) -> tuple[dict[str, Any], Params]:
-        """As `init_from_run`, of the encoder alone."""
-        identity = typed(run.identity, RunWithEncoder, "run.json of the run to start from")
+    ) -> tuple[StartOfEncoder, Params]:
+        """`init_from_run` for the encoder alone."""
+        saved = run.described(RunWithEncoder)
         self.check_data(source.manifest, source.folder)
-        ours, theirs = source.manifest["tokenizer"], identity["tokenizer"]
-        if ours["hash"] != theirs["hash"]:
+        ours, theirs = source.manifest.tokenizer, saved.tokenizer
+        if ours.hash != theirs.hash:
             raise BadInput(
-                f"the run to start from has a tokenizer of hash {theirs['hash'][:12]}, but the "
-                f"dataset was tokenized with {ours['name']}, hash {ours['hash'][:12]}; build the "
+                f"the run to start from has a tokenizer of hash {theirs.hash[:12]}, but the "
+                f"dataset was tokenized with {ours.name}, hash {ours.hash[:12]}; build the "
                 "dataset with that run's tokenizer"
             )
-        encoder = identity["start"]["encoder"].copy()
-        encoder.pop("weights_hash", None)  # of the encoder that the other run began with
-        _check_length(source.manifest, read_config(encoder["config"]), "the run to start from")
-        if self.model.pooling == "pooler" and not encoder["pooler"]:
+        # The hash of weights is of the encoder that the other run began with.
+        encoder = dataclasses.replace(saved.start.encoder, weights_hash=UNSET)
+        _check_length(source.manifest, read_config(encoder.config), "the run to start from")
+        if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         _check_encoder(run, "the run to start from")
         return self.start_to_record(encoder, source.manifest), {"encoder": run.params["encoder"]}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """What `shapes` and `loss` must know of the start, as JSON."""
-        return {"encoder": dict(encoder)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
+        """What `shapes` and `loss` must know of the start."""
+        return StartOfEncoder(encoder=encoder)
 
-    def structure(self, recorded_start: Mapping[str, Any]) -> Bert:
+    def structure(self, recorded_start: Any) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
-        encoder, rate = recorded_start["encoder"], self.model.dropout
-        config = read_config(encoder["config"])
+        encoder, rate = recorded_start.encoder, self.model.dropout
+        config = read_config(encoder.config)
         if rate is not None:
             config = config.with_dropout(rate)
-        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder["pooler"])
+        return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder.pooler)
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         structure = self.structure(recorded_start)
         params: Params = {"encoder": split_encoder(structure)[1]}
         for head in self.heads:
@@ -509,13 +522,15 @@ class EncoderSystem(System):
     # ---- What proves what leaves the run ----
 
     def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
-        """Packed rows that `proof_outputs` needs beside those of the terms."""
+        """Packed rows that `proof_outputs` needs besides those of the terms."""
         return {}
 
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
+        """In traced code: the outputs of a run's proof, [terms, ...] each, for terms in packed
+        rows.
+        """
         tokens, positions, segments = (rows[name] for name in PACKED)
         return {
             "vectors": unit_length(
@@ -523,7 +538,7 @@ class EncoderSystem(System):
             )
         }
 
-    def proof(self, source: BatchSource, recorded_start: Mapping[str, Any]) -> Proof | None:
+    def proof(self, source: BatchSource, recorded_start: Any) -> Proof | None:
         return _encoder_proof(self, source, recorded_start)
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
@@ -539,24 +554,24 @@ class EncoderSystem(System):
 
 
 # -------------------------------------------------------------------------------------------------
-# Whether an encoder to start from fits the data, its license, and that of a run.
+# Checks of an initial encoder against the data, and licenses.
 
 
-def _check_tokenizer(manifest: Mapping[str, Any], folder: Path, init: str) -> None:
-    """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
-    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest["tokenizer"]["hash"]
+def _check_tokenizer(manifest: Any, folder: Path, init: str) -> None:
+    """Raise BadInput if the dataset's tokenizer is not the encoder's."""
+    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest.tokenizer.hash
     if found != expected:
         raise BadInput(
             f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
-            f"{manifest['tokenizer']['name']}, hash {expected[:12]}; build the dataset with "
+            f"{manifest.tokenizer.name}, hash {expected[:12]}; build the dataset with "
             f"--tokenizer {init}, or start from the other encoder"
         )
 
 
-def _check_length(manifest: Mapping[str, Any], config: BertConfig, init: str) -> None:
-    """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
-    check_vocabulary(manifest["tokenizer"]["vocab_size"], config, init)
-    longest = manifest["tokenizer"]["max_length"]
+def _check_length(manifest: Any, config: BertConfig, init: str) -> None:
+    """Raise BadInput if the dataset has pieces or positions that the encoder lacks."""
+    check_vocabulary(manifest.tokenizer.vocab_size, config, init)
+    longest = manifest.tokenizer.max_length
     if longest > config.longest_term:
         raise BadInput(
             f"the dataset's terms have up to {longest} tokens, but {init} has "
@@ -572,8 +587,8 @@ def _read_license(folder: Path) -> str | None:
     return ModelCard.load(card).data.license if card.exists() else None
 
 
-def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> OtherRun:
-    """A run whose encoder is to start from; the rest is as in `read_other_run`.
+def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> OtherRun:
+    """An encoder to start from that is a run; the rest is as in `read_other_run`.
 
     Raises:
         BadInput: also if what it trained is no BERT.
@@ -589,18 +604,19 @@ def _read_run(out: str, *, best: bool, provenance: Mapping[str, Any] | None) -> 
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder as a folder for the Hub: the encoder, its relations, a model card.
+# The export of a trained encoder: the folder, its relations, the model card.
 
 
 class DescribedSystem(Protocol):
-    """A system that learns from a dataset, and has words for how."""
+    """A system that learns from a dataset, with a description of its training for the card."""
 
     title: ClassVar[str]
     paper: ClassVar[str]
+    content: ClassVar[type[Run]]
 
     @property
     def batch(self) -> StepSpec:
-        """What a batch is made of."""
+        """The settings of a batch."""
         ...
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -609,7 +625,7 @@ class DescribedSystem(Protocol):
 
 
 def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
-    """The encoder of a run, its relations, and what is known of it."""
+    """The encoder of a run, its relations, and the facts for its card."""
     relations = _trained_relations(run)
     tables = {} if relations is None else {"relations": relations}
     return Trained(encoder=encoder_of(run), card=_describe(system, run), tables=tables)
@@ -623,25 +639,28 @@ def encoder_of(run: SavedRun) -> TermEncoder:
 
 def trained_bert(run: SavedRun) -> Bert:
     """The encoder of a run, in float32."""
-    encoder = run.identity["start"]["encoder"]
-    config = read_config(encoder["config"])
-    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder["pooler"]))
+    encoder = run.described(RunWithEncoder).start.encoder
+    config = read_config(encoder.config)
+    graph, _ = split_encoder(abstract_bert(config, jnp.float32, pooler=encoder.pooler))
     return merge_encoder(graph, run.params["encoder"])
 
 
 def _trained_settings(run: SavedRun) -> EncoderSettings:
-    """How terms became vectors in training."""
+    """How training made vectors of terms."""
+    saved = run.described(RunWithEncoder)
     return EncoderSettings(
-        pooling=run.identity["config"]["system"]["model"]["pooling"],
-        cleaning=run.identity["dataset"]["cleaning"],
-        max_length=run.identity["tokenizer"]["max_length"],
+        pooling=saved.config.system.model.pooling,
+        cleaning=saved.dataset.cleaning,
+        max_length=saved.tokenizer.max_length,
     )
 
 
 def _trained_relations(run: SavedRun) -> ExportedRelations | None:
-    """The relation table of a run with its labels; None if none was learnt."""
+    """The relation table of a run with its labels; None if it has none."""
     table = run.params.get("relations")
-    return None if table is None else ExportedRelations(table, run.identity["dataset"]["relations"])
+    if table is None:
+        return None
+    return ExportedRelations(table, run.described(EncoderRun).dataset.relations)
 
 
 def export_trained(
@@ -653,7 +672,7 @@ def export_trained(
     pytorch_bin: bool = False,
     beside: Callable[[Path], dict[str, float]] | None = None,
 ) -> dict[str, float]:
-    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+    """Export a run; results and errors are those of `export_encoder`.
 
     Args:
         system, run: what was trained.
@@ -665,7 +684,7 @@ def export_trained(
     return export_encoder(
         trained_bert(run),
         run.folder / "tokenizer",
-        run.identity["start"]["encoder"]["config"],
+        run.described(RunWithEncoder).start.encoder.config,
         out,
         pooling=settings.pooling,
         cleaning=settings.cleaning,
@@ -674,27 +693,28 @@ def export_trained(
         card={**_describe(system, run), **(card or {})},
         pytorch_bin=pytorch_bin,
         beside=beside,
-        proof=run.notes.get(PROOF),
+        proof=run.notes.proof or None,
     )
 
 
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
-    start = run.identity["start"]
+    """The facts for the model card, from run.json and metrics.jsonl."""
+    saved: Any = run.described(system.content)
     return {
         **run_summary(system, run),
-        "license": start["encoder"]["license"],
+        "license": saved.start.encoder.license,
         # With --from, or --init of a run, the start was another run, which has a base of its own.
-        "base_model": None if of_another_run(start) else system.model.init,
-        "data": system.data_summary(run.identity["dataset"]),
+        "base_model": None if saved.start.is_another_run else system.model.init,
+        "data": system.data_summary(saved.dataset),
     }
 
 
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
-    """The part of `_describe` that any system with a dataset has, with a BERT or without."""
-    config, dataset = run.identity["config"], run.identity["dataset"]
-    batch, optimizer = system.batch, config["optimizer"]
-    by_language = dataset["counts"].get("terms_by_language", {})
+    """The facts for the card of any system with a dataset, whether it has a BERT or not."""
+    saved: Any = run.described(system.content)
+    config, batch = saved.config, system.batch
+    # Mentions have none.
+    by_language: dict[str, int] = getattr(saved.dataset.counts, "terms_by_language", {})
     metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
     lines = read_metrics(metrics) if metrics.exists() else []
     rows = [
@@ -703,31 +723,26 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
         if "heldout" in line.get("eval", {}) and line["step"] == run.step and not run.weights
     ]
     return {
-        "name": f"{system.title} ({config['recipe']})",
+        "name": f"{system.title} ({config.recipe})",
         "method": f"{system.title} ({system.paper})",
         "languages": [name for name, terms in by_language.items() if terms],
         "recipe": {
-            "name": config["recipe"],
-            "steps": f"{run.step:,} of {optimizer['steps']:,}",
+            "name": config.recipe,
+            "steps": f"{run.step:,} of {config.optimizer.steps:,}",
             **({"weights": run.weights} if run.weights else {}),
             "terms per step": batch.terms,
             **batch.hyperparameters(),
             **system.hyperparameters(),
-            "learning rate": optimizer["learning_rate"],
+            "learning rate": config.optimizer.learning_rate,
             "seed": batch.seed,
         },
         "results": rows,
-        "dataset_hash": dataset["content_hash"],
+        "dataset_hash": saved.dataset.content_hash,
     }
 
 
-def of_another_run(start: Mapping[str, Any]) -> bool:
-    """Whether a run began with what another one had learnt."""
-    return "from" in start or "run" in start["encoder"]
-
-
 # -------------------------------------------------------------------------------------------------
-# A run's encoder mixed with its earlier checkpoints, or with the encoder that it began with.
+# Interpolation of a run's encoder with its earlier checkpoints or its initial encoder.
 #
 # What training brings to names it takes from the rest that an encoder knew. Between the weights of
 # the start and of the end lie encoders that have most of the one and keep more of the other
@@ -735,12 +750,12 @@ def of_another_run(start: Mapping[str, Any]) -> bool:
 # is often better than the last one (Izmailov et al., Averaging weights leads to wider optima,
 # 2018).
 
-# Parts that are of use beside another encoder.
+# Parts that are useful with another encoder, too.
 _HEADS = {"encoder", "relations", "types"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
-    """The run with the mean of the encoders of its last checkpoints; all else is as it was.
+    """The run with the mean of the encoders of its last checkpoints; the rest is unchanged.
 
     Args:
         out: its folder.
@@ -769,7 +784,7 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
 
 
 def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
-    """The run with an encoder between the one that it began with and its own.
+    """The run with an encoder between its initial encoder and its own.
 
     Args:
         system, run: what was trained.
@@ -783,21 +798,22 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
     assert isinstance(system, EncoderSystem)
     if not 0 <= weight <= 1:
         raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
-    if of_another_run(run.identity["start"]):
+    start = run.described(RunWithEncoder).start
+    if start.is_another_run:
         raise BadInput(
             "--interpolate: the run began with what another run had learnt, which may have changed "
             "since; expected one that began with an encoder (--init)"
         )
-    init, began = system.model.init, run.identity["start"]["encoder"]
+    init, began = system.model.init, start.encoder
     bert, config, _ = load_bert(find_folder(init), pooling=system.model.pooling)
     found = read_config(config), bert.pooler is not None
-    if found != (read_config(began["config"]), began["pooler"]):
+    if found != (read_config(began.config), began.pooler):
         raise BadInput(
             f"--interpolate: {init} is another encoder than when the run began: its config.json "
             "says something else; put the old one back"
         )
     parameters = split_encoder(bert)[1]
-    found_hash, expected_hash = hash_arrays(jax.tree.leaves(parameters)), began.get("weights_hash")
+    found_hash, expected_hash = hash_arrays(jax.tree.leaves(parameters)), began.weights_hash
     if expected_hash and found_hash != expected_hash:
         raise BadInput(
             f"--interpolate: {init} has other weights than when the run began: SHA-256 "
@@ -809,7 +825,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         },
         run,
         f"--interpolate: {init}",
-        START,
+        of_start=True,
     )
     mixed = _between(parameters, run.params["encoder"], weight)
     rest = 1 - weight
@@ -817,7 +833,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
 
 
 def _between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries of the same keys."""
+    """Interpolates the arrays of two nested dictionaries with the same keys."""
 
     def mixed(start: Any, end: Any) -> np.ndarray:
         return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
@@ -826,7 +842,7 @@ def _between(old: Any, new: Any, weight: float) -> Any:
 
 
 def _check(run: SavedRun, flag: str) -> None:
-    """BadInput if a run trained more than an encoder and what may be left as it is."""
+    """Raise BadInput if a run trained parts that depend on the encoder's vectors."""
     others = sorted(set(run.params) - _HEADS)
     if others or "encoder" not in run.params:
         raise BadInput(
@@ -836,15 +852,15 @@ def _check(run: SavedRun, flag: str) -> None:
 
 
 def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
-    """The run with another encoder, as `weights` tells."""
+    """The run with other encoder weights."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
-        run, params={**run.params, "encoder": encoder}, weights=values, notes={}
+        run, params={**run.params, "encoder": encoder}, weights=values, notes=Notes()
     )
 
 
 # -------------------------------------------------------------------------------------------------
-# Long work over many rows, in chunks that are files: after a kill it goes on where it was.
+# Long work over many rows, written in chunks so that a killed run can be resumed.
 #
 # .FILE.chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
 # FILE.about                what FILE and its chunks are made of, and how many rows each chunk has
@@ -862,7 +878,7 @@ def write_rows(
     provenance: str,
     what: str,
 ) -> None:
-    """Write an array file of so many rows; all hosts call it.
+    """Write an array file with this many rows; all hosts call it.
 
     Nothing is done if it is there, made of the same.
 
@@ -913,7 +929,7 @@ def write_rows(
 
 
 def is_made(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
+    """Whether `write_rows` has nothing left to do, as the first host sees it; all hosts call it.
 
     Then chunks go that a kill left while they were removed.
 
@@ -927,55 +943,53 @@ def is_made(path: Path, provenance: str, chunk: int) -> bool:
 
 
 def _is_of(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether what is there of a file is made of the same."""
+    """Whether the existing part of a file has the same provenance."""
     saved = _note_of(path)
     return saved.exists() and saved.read_text(encoding="utf-8") == _note(provenance, chunk)
 
 
 def _note(provenance: str, chunk: int) -> str:
-    """The text of FILE.about: a device of another kind makes another number of rows at once."""
+    """The text of FILE.about; devices of another kind use another number of rows per chunk."""
     return f"{provenance}, {chunk} rows at once"
 
 
 def _note_of(path: Path) -> Path:
-    """The file of the note."""
+    """The path of FILE.about."""
     return path.with_name(f"{path.name}.about")
 
 
 def _chunks_of(path: Path) -> Path:
-    """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
+    """The folder of a file's chunks; hidden, so that it is not published to a bucket."""
     return path.with_name(f".{path.name}.chunks")
 
 
 def remove_rows(*paths: Path) -> None:
-    """Remove files of `write_rows`, whole or not, those that are there."""
+    """Remove files of `write_rows`, complete or not, if they exist."""
     for path in paths:
         shutil.rmtree(_chunks_of(path), ignore_errors=True)
         path.unlink(missing_ok=True)
         _note_of(path).unlink(missing_ok=True)
 
 
-def provenance_of(manifest: Mapping[str, Any], *parameters: Any) -> str:
-    """What rows are made of, for `provenance` of `write_rows`: a dataset, and trees of arrays."""
-    digest = hashlib.sha256(str(manifest["content_hash"]).encode())
+def provenance_of(manifest: Any, *parameters: Any) -> str:
+    """The `provenance` of `write_rows`: a hash of a dataset and of trees of arrays."""
+    digest = hashlib.sha256(str(manifest.content_hash).encode())
     for array in jax.tree.leaves(parameters):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 # -------------------------------------------------------------------------------------------------
-# What training makes of some terms by its encoder, in float32, and what is read of a run does.
+# The training vectors of some terms in float32, which every reader of a run must reproduce.
 
 _Rows = Mapping[str, Any]
 
 
-def _encoder_proof(
-    system: EncoderSystem, source: BatchSource, recorded_start: Mapping[str, Any]
-) -> Proof:
-    """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
+def _encoder_proof(system: EncoderSystem, source: BatchSource, recorded_start: Any) -> Proof:
+    """The outputs of `EncoderSystem.proof_outputs` for some terms of the data."""
     terms = source.some_terms()
     rows = {**_packed_terms(source, terms), **system.rows_beside(source, terms)}
-    # What the program does not depend on is left out, so that it is compiled once.
+    # Unused parts are left out of the program, so that it is compiled once.
     model = dataclasses.replace(system.model, init="", dtype="float32")
     plain = dataclasses.replace(system, model=model)
     structure, _ = split_encoder(plain.structure(recorded_start))
@@ -989,9 +1003,9 @@ def _encoder_proof(
 
 
 def _packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
-    """Terms as a batch has them: cleaned, as word pieces, in packed rows."""
-    cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest["cleaning"]).to_list()
-    longest = source.manifest["tokenizer"]["max_length"]
+    """Terms in the form of a batch: cleaned, tokenized, packed."""
+    cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest.cleaning).to_list()
+    longest = source.manifest.tokenizer.max_length
     tokens, start = tokenize(load_tokenizer(source.folder / "tokenizer"), cleaned, longest)
     return pack_rows(tokens, start, longest)
 
@@ -1011,7 +1025,7 @@ def _compiled_outputs(
 
 
 def _check_encoder(run: SavedRun, what: str) -> None:
-    """BadInput if the encoder that was read of a run is not the one that it trained."""
+    """Raise BadInput if the encoder read from a run does not reproduce the run's proof."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:
         encoder: TermEncoder = encoder_of(run)

@@ -1,7 +1,6 @@
-"""The tables of systems and recipes: what `--recipe` names, and what a run.json is of."""
+"""The tables of all systems and recipes, by the names in `--recipe` and run.json."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from coder_jax.systems import bne, coder, coder_v1, coderpp, sapbert
 from coder_jax.systems.bne import BneSystem
@@ -13,6 +12,7 @@ from coder_jax.systems.mlnorm.training import MLNormClassesSystem, MLNormSystem
 from coder_jax.systems.recall_rank import training as recall_rank
 from coder_jax.systems.recall_rank.training import RankSystem, RecallSystem
 from coder_jax.systems.sapbert import SapBertSystem
+from coder_jax.training.run_folder import RunJson
 from coder_jax.training.system import Config, OptimizerConfig, System, from_json
 from data_pipeline.process import BadInput
 
@@ -61,9 +61,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
 }
 
 
-def system_of(
-    identity: Mapping[str, Any], systems: Mapping[str, type[System]] = _SYSTEMS
-) -> System:
+def system_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS) -> System:
     """The system of a run.
 
     Args:
@@ -83,10 +81,8 @@ def system_of(
     return from_json(systems[name], values, "the settings of the system in run.json")
 
 
-def config_of(
-    identity: Mapping[str, Any], systems: Mapping[str, type[System]] = _SYSTEMS
-) -> Config:
-    """The settings of a run: all that its result depends on, but its data.
+def config_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS) -> Config:
+    """The settings of a run: all that its result depends on, except its data.
 
     Args:
         identity: of run.json.

@@ -1,10 +1,9 @@
-"""SapBERT: a multi-similarity loss on pairs of names that a miner of triplets finds.
+"""SapBERT: a multi-similarity loss on pairs of names, with mined triplets.
 
 Liu et al. 2021, section 2.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -12,18 +11,21 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
-from coder_jax.systems.encoder_system import EncoderSystem
+from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem
 from coder_jax.systems.group_system import (
     Group,
     GroupRun,
     MultiSimilarity,
+    StartOfGroups,
     cosine,
-    counts_of_labels,
     mean_over_groups,
+    start_of_groups,
     weighed_pairs,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.flags import Flag
 
 
@@ -39,7 +41,7 @@ class SapBertSystem(EncoderSystem):
     name: ClassVar[str] = "sapbert"
     title: ClassVar[str] = "SapBERT"
     paper: ClassVar[str] = "Liu et al. 2021"
-    content: ClassVar[Any] = GroupRun
+    content: ClassVar[type[Run]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=_pairs_of_names)
     term: Annotated[MultiSimilarity, Flag(name="term.")] = MultiSimilarity(
@@ -48,12 +50,10 @@ class SapBertSystem(EncoderSystem):
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {**super().start_to_record(encoder, manifest), **counts_of_labels(manifest)}
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        return start_of_groups(encoder, manifest)
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -80,7 +80,7 @@ class SapBertSystem(EncoderSystem):
 def _mined_triplets(
     similarity_AB: jax.Array, positive_AB: jax.Array, negative_AB: jax.Array, *, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """The pairs of all triplets in which a negative is not farther than a positive by a margin.
+    """The pairs of all triplets in which the negative is not farther than the positive by a margin.
 
     A triplet of anchor a, positive p and negative n is kept if d_an - d_ap <= margin, with d the
     Euclidean distance of vectors of length one; a pair is kept if it is in a triplet that is.

@@ -1,12 +1,13 @@
-"""Trained models to predict with: encoders, classifiers, generators and rankers."""
+"""Opens trained models for prediction: encoders, classifiers, generators and rankers."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import jax
 import numpy as np
@@ -22,27 +23,27 @@ from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames
-from coder_jax.models.hf_files import here_or_fetched
+from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
+    CLASSIFIER,
     MLNormClassesSystem,
     MLNormSystem,
-    is_classifier,
     read_classifier,
 )
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator, GeneratorEnsemble
 from coder_jax.systems.recall_rank.ranking import (
+    RANKER,
     Choice,
     RecallAndRank,
     StagedNormalizer,
     TermRanker,
-    is_ranker,
     ranked,
 )
 from coder_jax.systems.recall_rank.training import (
+    GENERATOR,
     RankSystem,
     RecallSystem,
-    is_generator,
     read_generator,
 )
 from coder_jax.systems.recipes import system_of
@@ -55,24 +56,25 @@ from coder_jax.training.checkpoints import (
     saved_steps,
 )
 from coder_jax.training.run_folder import (
+    RunJson,
     as_it_was,
-    is_run,
     read_run_identity,
     small_files,
     system_name,
+    typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.identity import differences
+from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Reading a run that was trained: what it learnt, and what is known of it.
+# Reads a trained run: its parameters, and what is recorded of it.
 
 
-def _check_unchanged(out: Path, step: int, identity: dict[str, Any]) -> None:
-    """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
+def _check_unchanged(out: Path, step: int, identity: RunJson) -> None:
+    """Raise BadInput if run.json changed since a checkpoint was saved, except for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
     if lines:
@@ -97,7 +99,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     files = small_files(out)
     identity = read_run_identity(files)
     system = system_of(identity)
-    identity = read_run_identity(files, system.content)
+    start = typed_run(identity, system.content, str(files / RUN.file)).start
     steps = saved_steps(out)
     if not steps or (step is not None and step not in steps):
         raise BadInput(
@@ -107,7 +109,7 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
     if step is None:
         step = best_step(out) if system.best else steps[-1]
     _check_unchanged(out, step, identity)
-    has_extra = jax.tree.leaves(system.shapes(identity["start"])[1])
+    has_extra = jax.tree.leaves(system.shapes(start)[1])
     run = SavedRun(
         step=step,
         params=read_params(out, step),
@@ -127,14 +129,58 @@ def load_run(out: Path, step: int | None = None) -> tuple[System, SavedRun]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A model with classes, be it a run or an export: what answers mentions with concepts itself.
+# What a path is, by its files: the one answer that all commands go by.
 
-_SYSTEMS = (MLNormSystem.name, MLNormClassesSystem.name)  # those that learn classes
+ModelKind = Literal["encoder", "classes", "generator", "ranker"]
+_KIND_OF_SYSTEM: dict[str, ModelKind] = {
+    MLNormSystem.name: "classes",
+    MLNormClassesSystem.name: "classes",
+    RecallSystem.name: "generator",
+    RankSystem.name: "ranker",
+}
+_FILE_OF_KIND: dict[ModelKind, str] = {  # beside the encoder's in an export
+    "classes": CLASSIFIER,
+    "generator": GENERATOR,
+    "ranker": RANKER,
+}
 
 
-def has_classes(path: str | Path) -> bool:
-    """Whether `path` is a run that learns classes, or the export of one."""
-    return system_name(path) in _SYSTEMS or is_classifier(path)
+@dataclass(frozen=True)
+class Model:
+    """A model that is there: a run of ours, an export of one, or any encoder of Hugging Face.
+
+    Attributes:
+        path: how it was named.
+        kind: what it learnt beside its encoder, if anything.
+        system: of a run, the name of its system; None for an export, or an encoder.
+        folder: of an export or an encoder, on this machine; None for a run.
+    """
+
+    path: str
+    kind: ModelKind
+    system: str | None = None
+    folder: Path | None = None
+
+    def load_run(self) -> tuple[System, SavedRun]:
+        """The run after its best or newest step, as `load_run` gives it."""
+        return load_run(Path(self.path))
+
+
+def open_model(path: str | Path) -> Model:
+    """What a folder, an address in a bucket or a hub id is; a model of the hub is fetched.
+
+    Raises:
+        BadInput: if it is neither a run nor the folder of a model.
+    """
+    if system := system_name(path):
+        return Model(str(path), _KIND_OF_SYSTEM.get(system, "encoder"), system)
+    folder = find_folder(path)
+    kinds = [kind for kind, file in _FILE_OF_KIND.items() if (folder / file).is_file()]
+    return Model(str(path), kinds[0] if kinds else "encoder", folder=folder)
+
+
+# -------------------------------------------------------------------------------------------------
+# Opens a concept classifier, from a run or an export.
 
 
 def load_classifier(path: str | Path) -> ConceptClassifier:
@@ -143,19 +189,20 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    if not has_classes(path):
+    model = open_model(path)
+    if model.kind != "classes":
         raise BadInput(f"{path} has no classes; expected a run of the recipe mlnorm, or its export")
-    if not is_run(path):
-        return read_classifier(Path(path))
-    system, run = load_run(Path(path))
+    if model.folder:
+        return read_classifier(model.folder)
+    system, run = model.load_run()
     found: ConceptClassifier = system.trained(run).tables["classes"]
     return found
 
 
 def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
-    """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
-    if not is_run(path):
-        return hash_weights(Path(path))
+    """SHA-256 of an export's weight files, or of a run's classes; for records."""
+    if folder := open_model(path).folder:
+        return hash_weights(folder)
     return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
 
 
@@ -190,11 +237,11 @@ def records_of_classes(
 
 
 # -------------------------------------------------------------------------------------------------
-# Generators and rankers of a folder: a run, an export, or, as a generator, any encoder.
+# Opens generators and rankers, from a run or an export; any encoder can be a generator.
 
 
 def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
-    """The generator of a run of `recall`, of its export, or of any encoder.
+    """A generator, from a run of `recall`, its export, or any encoder.
 
     Args:
         path: its folder, or the hub id of an export or an encoder.
@@ -203,26 +250,24 @@ def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Can
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    found = system_name(path)
-    if found == RankSystem.name or (found is None and is_ranker(path)):
+    model = open_model(path)
+    if model.kind == "ranker":
         raise BadInput(f"{path} is a ranker; expected a generator or an encoder")
-    if found is not None:
-        system, run = load_run(Path(path))
+    if model.folder is None:
+        system, run = model.load_run()
         trained = system.trained(run)
         trained.encoder.name = f"{path}, step {run.step}"
         return CandidateGenerator(trained.encoder, trained.tables.get("number"))
     encoder = encoder or TermEncoder.from_pretrained(path)
-    return (
-        read_generator(here_or_fetched(path), encoder)
-        if is_generator(path)
-        else CandidateGenerator(encoder)
-    )
+    if model.kind == "generator":
+        return read_generator(model.folder, encoder)
+    return CandidateGenerator(encoder)
 
 
 def load_generators(
     paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
 ) -> GeneratorEnsemble:
-    """Several generators as one, or one; each as `_load_generator` reads it.
+    """One generator, or several as one, each opened by `_load_generator`.
 
     Args:
         paths: of each.
@@ -247,33 +292,31 @@ def load_ranker(path: str | Path) -> TermRanker:
     Raises:
         BadInput: if there is none in `path`, or its files cannot be read.
     """
-    if (found := system_name(path)) == RankSystem.name:
-        system, run = load_run(Path(path))
-        ranker: TermRanker = system.trained(run).tables["ranker"]
-        return ranker
-    if found is not None or not is_ranker(path):
-        what = f"a run of the system {found!r}" if found else "no ranker"
+    model = open_model(path)
+    if model.kind != "ranker":
+        what = f"a run of the system {model.system!r}" if model.system else "no ranker"
         raise BadInput(f"{path}: found {what}; expected a run of the recipe rank, or its export")
-    return TermRanker.from_pretrained(path)
+    if model.folder:
+        return TermRanker.from_pretrained(path)
+    system, run = model.load_run()
+    ranker: TermRanker = system.trained(run).tables["ranker"]
+    return ranker
 
 
 # -------------------------------------------------------------------------------------------------
-# A generator, and rankers if there are any, for whoever maps or scores mentions.
+# Opens a generator with optional rankers, for mapping and scoring.
 
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
-    """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
-    generators = (
-        (found := system_name(one)) == RecallSystem.name or (found is None and is_generator(one))
-        for one in models
-    )
+    """Whether mentions are answered in stages: several models, a generator, or rankers."""
+    generators = (open_model(one).kind == "generator" for one in models)
     return bool(rankers) or len(models) > 1 or any(generators)
 
 
 def answered_by_stages(
     models: Sequence[str], rankers: Sequence[str], benchmarks: Sequence[Benchmark]
 ) -> list[MultipleNames]:
-    """The benchmarks that generators or rankers answer; none where an encoder is all there is.
+    """The benchmarks that generators or rankers answer; none for a plain encoder.
 
     Raises:
         BadInput: if rankers are given and there is none.
@@ -284,7 +327,7 @@ def answered_by_stages(
             "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
             "`python -m data_pipeline.build_mentions`"
         )
-    # Only then: a model of the hub is fetched to see what it is.
+    # Checked last, as a model of the hub must be fetched for it.
     return found if found and has_stages(models, rankers) else []
 
 
@@ -320,7 +363,7 @@ def staged_normalizer(
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
-    """What maps mentions to the concepts of a dictionary.
+    """The normalizer by recall and rank for a dictionary.
 
     Args:
         generators, rankers, by, cache: as for `_load_stages`.
@@ -348,7 +391,7 @@ def staged_normalizer(
 
 
 def _protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
-    """The protocol of generators, for records: how the first one encodes, and a hash of all."""
+    """The protocol of several generators, for records: the first one's settings, a hash of all."""
     each = [_protocol_of(*one) for one in zip(models, generators.members, strict=True)]
     if len(each) == 1:
         return each[0]

@@ -1,4 +1,4 @@
-"""Refreshes: indexes that a run makes of its own parameters, on which the batches after it depend.
+"""Refreshes: indexes computed from a run's own parameters, on which later batches depend.
 
 OUT/index/N/  what `System.refresh` wrote after N steps; whole or not there
 
@@ -10,7 +10,6 @@ a checkpoint is kept at each refresh, from which a lost index is made again.
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from jax.sharding import Mesh
 from coder_jax.devices.hosts import barrier, is_first, must_agree
 from coder_jax.training.run_folder import INDEX, RunFiles
 from coder_jax.training.state import TrainState
-from coder_jax.training.system import System, View
+from coder_jax.training.system import IndexOfRun, System, View
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
@@ -28,7 +27,7 @@ _KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpo
 
 @dataclasses.dataclass
 class Refresh:
-    """The refreshes of a run; for a system without any, nothing is ever due.
+    """The refreshes of a run; for a system without an index none is ever due.
 
     Attributes:
         system: what makes an index.
@@ -41,30 +40,30 @@ class Refresh:
     system: System
     files: RunFiles
     mesh: Mesh
-    recorded_start: Mapping[str, Any]
+    recorded_start: Any
     computed: tuple[int, dict[str, Any]] = dataclasses.field(
         default_factory=lambda: (-1, {}), init=False
     )
 
     def computed_after(self, step: int) -> dict[str, Any]:
-        """What was computed after a step, to be added to; that of other steps is forgotten."""
+        """Results computed after this step, to be extended; those of other steps are dropped."""
         if self.computed[0] != step:
             self.computed = step, {}
         return self.computed[1]
 
     def due(self, step: int) -> bool:
-        """Whether an index is made after so many steps."""
+        """Whether an index is due after this many steps."""
         return bool(self.system.refresh_steps) and step % self.system.refresh_steps == 0
 
     def until(self, step: int, steps: int) -> int:
-        """The last step whose batches depend on the index that is there after `step` steps."""
+        """The last step whose batches use the index that is valid after `step` steps."""
         every = self.system.refresh_steps
         return min(step - step % every + every, steps) if every else steps
 
     def at(
-        self, step: int, state: TrainState, source: BatchSource, recorded: Mapping[str, Any] | None
-    ) -> tuple[BatchSource, dict[str, Any] | None]:
-        """The batches after `step` steps: with the index that is due then, or the last one.
+        self, step: int, state: TrainState, source: BatchSource, recorded: IndexOfRun | None
+    ) -> tuple[BatchSource, IndexOfRun | None]:
+        """The batches after `step` steps, with the index due then or the latest one.
 
         Args:
             step: steps that were taken.
@@ -82,31 +81,31 @@ class Refresh:
             return source, None
         if self.due(step):
             folder = self._make(step, state, source)
-            found: dict[str, Any] = {"step": step, "hash": _hash_folder(folder)}
-            must_agree(f"the index of step {step}", found["hash"])
+            found = IndexOfRun(step, _hash_folder(folder))
+            must_agree(f"the index of step {step}", found.hash)
         else:
             assert recorded is not None, "a run between two refreshes has an index"
-            folder = self.files.folder / INDEX / str(recorded["step"])
-            found = {"step": recorded["step"], "hash": _hash_folder(folder)}
+            folder = self.files.folder / INDEX / str(recorded.step)
+            found = IndexOfRun(recorded.step, _hash_folder(folder))
             if found != recorded:
                 raise BadInput(
                     f"the index {folder}, which the run's batches depend on, has the hash "
-                    f"{found['hash'][:12]}; expected {recorded['hash'][:12]}: it is lost or was "
+                    f"{found.hash[:12]}; expected {recorded.hash[:12]}: it is lost or was "
                     f"changed. To make it again, go on from the checkpoint at which it was made: "
-                    f"move the checkpoints after step {recorded['step']} away, and give the same "
+                    f"move the checkpoints after step {recorded.step} away, and give the same "
                     "command again"
                 )
         return source.with_index(folder), found
 
     def _make(self, step: int, state: TrainState, source: BatchSource) -> Path:
-        """Write the index of a step; with what a stopped run left of it the system may go on.
+        """Write the index of a step; the system may continue what a stopped run left.
 
         So it may with a whole one, of a run that was killed before it had a checkpoint after it.
         """
         folder = self.files.folder / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
-            # Later ones are of steps that the run takes again.
+            # Later ones belong to steps that the run will repeat.
             for number in self._made():
                 if number > step:
                     shutil.rmtree(folder.with_name(str(number)))
@@ -143,7 +142,9 @@ class Refresh:
 
 
 def _hash_folder(folder: Path) -> str:
-    """SHA-256 of the names and contents of all files in a folder; of nothing if it is not there."""
+    """SHA-256 of the names and contents of all files in a folder; of nothing if it does not
+    exist.
+    """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(str(path.relative_to(folder)).encode() + b"\0")

@@ -1,23 +1,32 @@
-"""What a new run begins with: files of its system's own, or what another run has learnt."""
+"""The start of a new run: a system's own initial files, or the parameters of another run."""
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from coder_jax.devices.hosts import first_decides, log
-from coder_jax.training.run_folder import before_change, read_run_identity, small_files
-from coder_jax.training.system import Config, Params, SavedRun
+from coder_jax.training.run_folder import (
+    CarriedFrom,
+    RunJson,
+    StartOfRun,
+    before_change,
+    read_run_identity,
+    small_files,
+)
+from coder_jax.training.system import Config, Notes, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run that is there, and what it has learnt.
+    """An existing run and its trained parameters.
 
     Attributes:
         identity: of its run.json.
@@ -27,15 +36,15 @@ class OtherRun:
         folder: of its small files.
     """
 
-    identity: dict[str, Any]
+    identity: RunJson
     step: int
     params: dict[str, Any]
-    notes: dict[str, Any]
+    notes: Notes
     folder: Path
 
     @property
     def saved(self) -> SavedRun:
-        """What `System.init_from_run` is given of it."""
+        """The arguments of `System.init_from_run`."""
         return SavedRun(
             step=self.step,
             params=self.params,
@@ -45,16 +54,18 @@ class OtherRun:
         )
 
     @property
-    def provenance(self) -> dict[str, Any]:
-        """What run.json says of it: the step, and a hash of what the run is, however long."""
+    def provenance(self) -> CarriedFrom:
+        """The entry in run.json: the step, and a hash of the run that does not depend on its
+        length.
+        """
         began = json.dumps(before_change(self.identity, 0), sort_keys=True)
-        return {"step": self.step, "run": hashlib.sha256(began.encode()).hexdigest()}
+        return CarriedFrom(step=self.step, run=hashlib.sha256(began.encode()).hexdigest())
 
 
 def read_other_run(
-    flag: str, out: str, *, best: bool, provenance: Mapping[str, Any] | None
+    flag: str, out: str, *, best: bool, provenance: CarriedFrom | UnsetType
 ) -> OtherRun:
-    """A run to begin with: all hosts take the checkpoint that the first one chooses.
+    """Opens a run to start from; all hosts use the checkpoint that the first one chooses.
 
     Args:
         flag: that named it, for messages.
@@ -72,8 +83,8 @@ def read_other_run(
     folder = small_files(out)
     identity = read_run_identity(folder)
     steps = saved_steps(Path(out))
-    if provenance is not None:
-        step = provenance["step"]
+    if provenance is not UNSET:
+        step = provenance.step
     elif not steps:
         raise BadInput(f"{flag} {out} has no checkpoint yet; train it first")
     else:
@@ -89,9 +100,9 @@ def read_other_run(
 
 
 def load_start(
-    config: Config, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], Params]:
-    """What a new run begins with: of `System.load_initial`, or the parameters of the run `--from`.
+    config: Config, source: BatchSource, recorded_start: StartOfRun | None = None
+) -> tuple[StartOfRun, Params]:
+    """The start of a new run: `System.load_initial`, or the parameters of the run in `--from`.
 
     Args:
         config: the run.
@@ -108,11 +119,11 @@ def load_start(
         "--from",
         config.start,
         best=system.best is not None,
-        provenance=(recorded_start or {}).get("from"),
+        provenance=recorded_start.origin if recorded_start else UNSET,
     )
     from coder_jax.training.checkpoints import read_extra  # as above
 
     extra = read_extra(Path(config.start), other.step) if system.init_needs_extra else {}
     start, params = system.init_from_run(dataclasses.replace(other.saved, extra=extra), source)
     log(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
-    return {**start, "from": other.provenance}, params
+    return msgspec.structs.replace(start, origin=other.provenance), params

@@ -1,4 +1,4 @@
-"""The training loop, which knows no paper: `train` is the whole run, from top to bottom."""
+"""The training loop, independent of any paper; `train` is the whole run from top to bottom."""
 
 import contextlib
 import dataclasses
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from coder_jax.devices.feed import Fed, Feed, SaveClock
@@ -29,21 +30,22 @@ from coder_jax.training.run_folder import (
     read_identity_if_any,
     read_run_identity,
     steps_of,
+    typed_run,
 )
 from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, START, Config, Params, View, proved, to_json
+from coder_jax.training.system import Config, Notes, Params, View, proved, to_json
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.identity import RUN, write_identity
+from data_pipeline.files.identity import RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
-# The steps between two lines of the log: their mean metrics, their speed and their health.
+# Log intervals: mean metrics of their steps, speed and health.
 
 
 class _Window:
-    """The steps between two lines of the log: their mean metrics, their speed, and their health.
+    """The steps between two lines of the log: their mean metrics, speed and health.
 
     Device values are fetched a step late, so that the devices never wait for Python.
 
@@ -65,26 +67,26 @@ class _Window:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time in here is time that the run waits for data."""
+        """Time in this block counts as waiting for data."""
         began = time.monotonic()
         yield
         self.waited += time.monotonic() - began
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time in here does not count as training."""
+        """Time in this block does not count as training."""
         began = time.monotonic()
         yield
         self.pause += time.monotonic() - began
 
     def add(self, step: int, metrics: dict[str, jax.Array], *, fill: float) -> None:
-        """Take note of a step that was just begun, and fetch the metrics of the one before."""
+        """Record a step that was just started, and fetch the metrics of the one before."""
         self.check()
         self.under_way = step, metrics
         self.fills.append(fill)
 
     def check(self) -> None:
-        """Fetch what is under way.
+        """Fetch outstanding metrics.
 
         Raises:
             BadInput: if a loss or a gradient is not finite; names the step.
@@ -105,7 +107,7 @@ class _Window:
         self.fetched.append(values)
 
     def close(self) -> dict[str, float]:
-        """The means over the window; a new one begins."""
+        """The means over the window, which then starts anew."""
         step = self.under_way[0] if self.under_way else 0
         self.check()
         seconds = max(time.monotonic() - self.began - self.pause, 1e-9)
@@ -124,12 +126,12 @@ class _Window:
 
 
 # -------------------------------------------------------------------------------------------------
-# The training run, which knows no paper: `train` is the whole of it, from top to bottom.
+# `train`, the whole run.
 
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What a finished run has to say."""
+    """The result of a finished run."""
 
     out: str
     steps: int
@@ -138,7 +140,7 @@ class RunResult:
 
 
 def train(config: Config, source: BatchSource) -> RunResult:
-    """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
+    """Train until the last step; resume the run in `config.run.out` if there is one.
 
     Every host calls it with the same configuration and its own source. A run that is asked to stop
     (`data_pipeline.process`) saves after the step that is under way.
@@ -153,7 +155,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             does not fit into the devices, or if the loss is not finite; the checkpoints that are
             there stay as they are.
     """
-    # ---- Config: what all hosts must have alike ----
+    # ---- Config: must be the same on all hosts ----
     config = dataclasses.replace(config, system=config.system.resolved().resolved_for(source))
     config.validate()
     system, run, steps = config.system, config.run, config.optimizer.steps
@@ -165,7 +167,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     score = system.scorer(source, run) if run.eval_steps else None
 
     with contextlib.ExitStack() as opened:
-        # ---- Run folder: what the run is; another one is refused ----
+        # ---- Run folder: claimed for this run; a different run is refused ----
         files = opened.enter_context(RunFiles(run.out, source.kept))
         saved = first_decides(read_identity_if_any(files.folder, system.name, system.content))
         initial: Params | None = None
@@ -175,10 +177,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
             recorded_start, initial = load_start(config, source)
             saved = current = identity(to_json(config), source.identity, recorded_start)
         else:
-            recorded_start = saved["start"]
-            current = identity(to_json(config), source.identity, recorded_start)
+            current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
             going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused
+            recorded_start = typed_run(saved, system.content, files.name).start
         if is_first():
             claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
@@ -202,21 +204,21 @@ def train(config: Config, source: BatchSource) -> RunResult:
         )
         keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
-        notes: dict[str, Any] = {"best": None, "index": None}
+        notes = Notes()
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
                 again, initial = load_start(config, source, recorded_start)
-                check_identity(
-                    recorded_start, json.loads(json.dumps(again)), f"the start of {files.name}"
-                )
+                began = identity(to_json(config), source.identity, again)["start"]
+                check_identity(saved["start"], began, f"the start of {files.name}")
             initial |= system.precompute(source, recorded_start, initial, files.folder)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
         else:
-            first_step, params, rest, notes = checkpoints.restore(
+            first_step, params, rest, found = checkpoints.restore(
                 like.params, like.rest, saved, run.restore_step
             )
+            notes = typed(found, Notes, f"the notes of step {first_step} of {files.name}")
             state = TrainState.restored(like, first_step, params, rest)
             state = step_of_run.lazy.settled_until(state, steps_of(as_saved(saved, first_step)))
             log(f"going on after step {first_step:,}")
@@ -228,7 +230,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 files.publish()
             log(f"now a run of {steps:,} steps; it goes on from step {first_step:,}")
 
-        # ---- What looks at the run ----
+        # ---- Evaluation and tracking of the run ----
         metrics_log = opened.enter_context(
             contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker))
         )
@@ -240,7 +242,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         refresh = Refresh(system, files, step_of_run.mesh, recorded_start)
         proof = system.proof(source, recorded_start)
         if checkpoints.latest is None:
-            notes[START] = proved(proof, state.params, state.extra, step_of_run.one_host)
+            outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
+            notes = msgspec.structs.replace(notes, proof_of_start=outputs)
         scores: dict[str, dict[str, float]] = {}
 
         def evaluate(step: int, state: TrainState) -> dict[str, dict[str, float]]:
@@ -270,22 +273,27 @@ def train(config: Config, source: BatchSource) -> RunResult:
             return found
 
         def is_best(step: int) -> bool:
-            """Whether the scores of a step are the best so far; then they are noted."""
+            """Whether the scores of a step are the best so far, which is then recorded."""
+            nonlocal notes
             if system.best is None or not scores or step == 0:
                 return False
             benchmark, metric = system.best.split("/")
             value = scores[benchmark][metric]
-            if notes["best"] is not None and value <= notes["best"][1]:
+            if notes.best is not None and value <= notes.best[1]:
                 return False
-            notes["best"] = [step, value]
+            notes = msgspec.structs.replace(notes, best=(step, value))
             return True
 
         def save(step: int, state: TrainState) -> None:
             """Save the state after a step."""
+            nonlocal notes
             window.check()
-            notes[PROOF] = proved(proof, state.params, state.extra, step_of_run.one_host)
+            outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
+            notes = msgspec.structs.replace(notes, proof=outputs)
             files.publish()  # before: what a checkpoint goes on from is there with it
-            checkpoints.save(step, state.params, state.rest, identity=this_run, notes=notes)
+            checkpoints.save(
+                step, state.params, state.rest, identity=this_run, notes=msgspec.to_builtins(notes)
+            )
             clock.restart()
 
         # ---- Before the first step: the scores that curves begin with ----
@@ -300,7 +308,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         for step in range(first_step + 1, steps + 1):
             if step - 1 == first_step or refresh.due(step - 1):
                 with window.paused():
-                    source, notes["index"] = refresh.at(step - 1, state, source, notes["index"])
+                    source, index = refresh.at(step - 1, state, source, notes.index)
+                    notes = msgspec.structs.replace(notes, index=index)
                     batches = feed(source, step - 1, refresh.until(step - 1, steps))
             with window.waiting():
                 fed = next(batches)
@@ -338,7 +347,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
 
 def _run_in_a_line(config: Config) -> str:
-    """What is about to run, for people."""
+    """A summary of the run that starts, in one line."""
     system = config.system
     return (
         f"recipe {config.recipe}: {config.optimizer.steps:,} steps of {system.terms:,} terms on "
@@ -347,5 +356,5 @@ def _run_in_a_line(config: Config) -> str:
 
 
 def _content_hash(source: BatchSource) -> str:
-    """A hash of what the data is, for hosts to compare."""
+    """A hash of the data, which hosts compare."""
     return hashlib.sha256(json.dumps(source.identity, sort_keys=True).encode()).hexdigest()

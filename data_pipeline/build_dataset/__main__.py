@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.flags import run_parsed
 
@@ -25,50 +26,50 @@ if TYPE_CHECKING:
     from data_pipeline.build_dataset.options import BuildOptions
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build: a manifest in, a readable table out.
+# The closing report of a build, as a table.
 
 
-def _closing_report(manifest: dict, out: str | Path) -> str:
-    """What was read, dropped (by reason) and kept, and how the terms became tokens."""
-    counts, report = manifest["counts"], manifest["report"]
-    per_concept = counts["terms"] / counts["concepts"]
-    per_term = counts["tokens"] / counts["terms"]
-    max_length = manifest["tokenizer"]["max_length"]
+def _closing_report(manifest: Manifest, out: str | Path) -> str:
+    """What was read, what was dropped (by reason) and kept, and how terms were tokenized."""
+    counts, report = manifest.counts, manifest.report
+    per_concept = counts.terms / counts.concepts
+    per_term = counts.tokens / counts.terms
+    max_length = manifest.tokenizer.max_length
     rows: list[tuple[str, str]] = [(name, f"{count:,}") for name, count in report.items() if count]
     rows += [
         ("", ""),
-        ("concepts", f"{counts['concepts']:,}"),
-        ("  with two terms or more", _share(counts["concepts_with_synonyms"], counts["concepts"])),
-        ("terms", f"{counts['terms']:,}"),
+        ("concepts", f"{counts.concepts:,}"),
+        ("  with two terms or more", _share(counts.concepts_with_synonyms, counts.concepts)),
+        ("terms", f"{counts.terms:,}"),
         ("  per concept, mean", f"{per_concept:.2f}"),
-        ("  by language", _by_language(counts["terms_by_language"])),
-        ("triplets", f"{counts['triplets']:,}"),
+        ("  by language", _by_language(counts.terms_by_language)),
+        ("triplets", f"{counts.triplets:,}"),
         (
             "  both concepts with two terms or more",
-            _share(counts["triplets_with_synonyms"], counts["triplets"]),
+            _share(counts.triplets_with_synonyms, counts.triplets),
         ),
-        ("relation labels", f"{len(manifest['relations']):,}"),
-        ("semantic types", f"{len(manifest['semantic_types']):,}"),
-        ("tokens", f"{counts['tokens']:,}"),
+        ("relation labels", f"{len(manifest.relations):,}"),
+        ("semantic types", f"{len(manifest.semantic_types):,}"),
+        ("tokens", f"{counts.tokens:,}"),
         ("  per term, mean", f"{per_term:.2f}"),
-        ("  longest term before cutting", f"{counts['longest_term_tokens']:,}"),
-        (f"terms cut to {max_length} tokens", _share(counts["cut_terms"], counts["terms"])),
-        ("terms with unknown pieces", _share(counts["unknown_terms"], counts["terms"])),
+        ("  longest term before cutting", f"{counts.longest_term_tokens:,}"),
+        (f"terms cut to {max_length} tokens", _share(counts.cut_terms, counts.terms)),
+        ("terms with unknown pieces", _share(counts.unknown_terms, counts.terms)),
     ]
-    if manifest["held_out"]:
+    if manifest.held_out:
         rows += [
-            ("held-out mentions", f"{manifest['held_out']['mentions']:,}"),
-            ("  dictionary terms", f"{manifest['held_out']['dictionary']:,}"),
+            ("held-out mentions", f"{manifest.held_out.mentions:,}"),
+            ("  dictionary terms", f"{manifest.held_out.dictionary:,}"),
         ]
-    if concepts := manifest.get("held_out_concepts"):
+    if concepts := manifest.held_out_concepts:
         rows += [
-            ("held-out concepts", f"{concepts['concepts']:,}"),
-            ("  their terms", f"{concepts['terms']:,}"),
+            ("held-out concepts", f"{concepts.concepts:,}"),
+            ("  their terms", f"{concepts.terms:,}"),
         ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}".rstrip() for name, value in rows]
-    title = f"{manifest['name']} {manifest['release']}: {out}"
-    warnings = [f"note: {warning}" for warning in manifest["warnings"]]
+    title = f"{manifest.name} {manifest.release}: {out}"
+    warnings = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *warnings])
 
 
@@ -146,7 +147,7 @@ def _options() -> type[BuildOptions]:
 
 
 def _build(options: BuildOptions) -> int:
-    """Builds the dataset, and says what is in it."""
+    """Builds the dataset and prints what it holds."""
     # Imported late: TensorFlow takes seconds, which --help should not cost.
     from data_pipeline.build_dataset.build import build_dataset, build_in_bucket
     from data_pipeline.build_dataset.options import with_language_sources

@@ -7,14 +7,16 @@ import errno
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 import tensorflow_datasets as tfds
 import tokenizers
+from msgspec import UNSET, UnsetType
 from tokenizers import Tokenizer
 
 from data_pipeline import process
@@ -23,6 +25,13 @@ from data_pipeline.dataset.store import (
     FORMAT,
     MANIFEST,
     WORK_MARK,
+    Counts,
+    DescribedShard,
+    HeldOutConcepts,
+    HeldOutCounts,
+    Manifest,
+    Shard,
+    TokenizerOfData,
     is_dataset,
     read_manifest,
 )
@@ -62,12 +71,12 @@ from data_pipeline.terminology.mentions import read_supervised
 from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 # -------------------------------------------------------------------------------------------------
-# A disk that is full while a dataset is built, said in a message.
+# A full disk during a build.
 
 
 @contextmanager
 def _explain_full_disk(work: Path) -> Iterator[None]:
-    """Turns 'no space left' from Python or TensorFlow into BadInput."""
+    """Turns 'no space left', from Python or TensorFlow, into BadInput."""
     try:
         yield
     except (OSError, tf.errors.ResourceExhaustedError) as error:
@@ -88,7 +97,7 @@ def _explain_full_disk(work: Path) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# `BuildOptions` in, a finished dataset folder out: read, hold out, tokenize, write, rename.
+# The build itself: read, hold out, tokenize, write, rename.
 #
 # All work happens in a hidden folder beside --out whose name carries the build's fingerprint. The
 # same build finds its finished shards there; another build of the same --out starts over.
@@ -125,8 +134,9 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
     return options.out
 
 
-def build_in_bucket(options: BuildOptions) -> dict:
-    """Builds as `build_dataset` on this machine, publishes the dataset, and returns its manifest.
+def build_in_bucket(options: BuildOptions) -> Manifest:
+    """Builds on this machine as `build_dataset` does, publishes the dataset, and returns its
+    manifest.
 
     If the publishing fails, the same command does only that again.
     """
@@ -156,38 +166,42 @@ def _build_in(
     finally:
         remove_scratch(scratch)
     process.poll()
-    terminology, held_out = _hold_out(options, terminology, excluded, work / "heldout")
+    terminology, of_terms, of_concepts = _hold_out(options, terminology, excluded, work / "heldout")
     _write_small_tables(terminology.source, work)
     save_tokenizer(options.tokenizer, work / "tokenizer")
     writer = BlockWriter(terminology, tokenizer, options.max_length)
     shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
-    manifest = _manifest(options, fingerprint, terminology, tokenizer, shards, held_out)
+    manifest = dataclasses.replace(
+        _manifest(options, fingerprint, terminology, tokenizer, shards),
+        held_out=of_terms,
+        held_out_concepts=of_concepts,
+    )
     (work / _LOCK).unlink()
     finish(work, out, manifest)
 
 
 def _hold_out(
     options: BuildOptions, terminology: Terminology, excluded: pl.DataFrame | None, folder: Path
-) -> tuple[Terminology, dict[str, dict[str, int] | None]]:
-    """Writes what is held out; the terminology without it, and what the manifest says of it.
+) -> tuple[Terminology, HeldOutCounts | None, HeldOutConcepts | UnsetType]:
+    """Writes what is held out; returns the remaining terminology, and an entry for the manifest.
 
     Concepts go first, so that no synonym is asked for, nor among the answers, that is in none.
     """
-    counts: dict[str, dict[str, int] | None] = {"held_out": None}
+    of_terms: HeldOutCounts | None = None
+    of_concepts: HeldOutConcepts | UnsetType = UNSET
     if options.hold_out_concepts is not None:
         terminology, names = hold_out_concepts(
             terminology, options.hold_out_concepts, options.seed, options.hold_out_phrases
         )
-        counts["held_out_concepts"] = write_heldout_concepts(folder, names)
+        of_concepts = HeldOutConcepts(**write_heldout_concepts(folder, names))
     if options.hold_out is not None:
         terminology, mentions = hold_out(
             terminology, options.hold_out, options.seed, options.hold_out_languages
         )
         most = options.heldout_dictionary
-        counts["held_out"] = write_heldout(
-            folder, terminology, mentions, most, options.seed, excluded
-        )
-    return terminology, counts
+        counts = write_heldout(folder, terminology, mentions, most, options.seed, excluded)
+        of_terms = HeldOutCounts(**counts)
+    return terminology, of_terms, of_concepts
 
 
 def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFrame | None]:
@@ -211,7 +225,7 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
 
 
 def _write_small_tables(source: Source, work: Path) -> None:
-    """Writes retired_cuis.tsv and xrefs.tsv, where the source has them."""
+    """Writes retired_cuis.tsv and xrefs.tsv if the source has them."""
     for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
         if table.height:
             table.write_csv(work / f"{name}.tsv", separator="\t", quote_style="never")
@@ -222,51 +236,49 @@ def _manifest(
     fingerprint: str,
     terminology: Terminology,
     tokenizer: Tokenizer,
-    shards: list[dict],
-    held_out: dict[str, dict[str, int] | None],
-) -> dict:
+    shards: Sequence[DescribedShard],
+) -> Manifest:
     source = terminology.source
     warnings = list(source.warnings)
     if not len(terminology.heads):
         warnings.append("no relation is left: the dataset has synonyms only")
-    return {
-        "format": FORMAT,
-        "name": source.name,
-        "release": source.release,
-        "sources": source.files,
-        "filters": dataclasses.asdict(options.filters),
-        "cleaning": options.cleaning,
-        "languages": terminology.languages,
-        "vocabularies": terminology.vocabularies,
-        "relations": terminology.relation_labels,
-        "semantic_types": terminology.semantic_types,
-        "counts": _counts(terminology, shards),
-        "report": terminology.report,
-        "warnings": warnings,
-        **held_out,
-        "tokenizer": {
-            "name": str(options.tokenizer),
-            "hash": tokenizer_hash(tokenizer),
-            "vocab_size": tokenizer.get_vocab_size(),
-            "max_length": options.max_length,
-        },
-        "content_hash": terminology_hash(terminology, shards),
-        "fingerprint": fingerprint,
-        "options": options.as_json(),
-        "versions": {
+    return Manifest(
+        name=source.name,
+        release=source.release,
+        sources=source.files,
+        filters=dataclasses.asdict(options.filters),
+        cleaning=options.cleaning,
+        languages=terminology.languages,
+        vocabularies=terminology.vocabularies,
+        relations=terminology.relation_labels,
+        semantic_types=terminology.semantic_types,
+        counts=_counts(terminology, shards),
+        report=terminology.report,
+        warnings=warnings,
+        held_out=None,
+        tokenizer=TokenizerOfData(
+            name=str(options.tokenizer),
+            hash=tokenizer_hash(tokenizer),
+            vocab_size=tokenizer.get_vocab_size(),
+            max_length=options.max_length,
+        ),
+        content_hash=terminology_hash(terminology, shards),
+        fingerprint=fingerprint,
+        options=options.as_json(),
+        versions={
             "python": platform.python_version(),
             "polars": pl.__version__,
             "tokenizers": tokenizers.__version__,
             "tensorflow": tf.__version__,
             "tensorflow_datasets": tfds.__version__,
         },
-        "shards": [{k: v for k, v in shard.items() if k != "digests"} for shard in shards],
-    }
+        shards=[msgspec.convert(shard, Shard, from_attributes=True) for shard in shards],
+    )
 
 
-def _counts(terminology: Terminology, shards: list[dict]) -> dict:
+def _counts(terminology: Terminology, shards: Sequence[DescribedShard]) -> Counts:
     def total(name: str) -> int:
-        return sum(shard[name] for shard in shards)
+        return sum(getattr(shard, name) for shard in shards)
 
     has_synonyms = np.diff(terminology.term_start()) > 1
     both = has_synonyms[terminology.heads] & has_synonyms[terminology.tails]
@@ -274,16 +286,17 @@ def _counts(terminology: Terminology, shards: list[dict]) -> dict:
         terminology.terms["language"].to_numpy(), minlength=len(terminology.languages)
     )
     names = ("concepts", "terms", "tokens", "triplets", "concept_types", "term_vocabularies")
-    return {name: total(name) for name in (*names, "cut_terms", "unknown_terms")} | {
-        "longest_term_tokens": max(shard["longest_term_tokens"] for shard in shards),
-        "concepts_with_synonyms": int(has_synonyms.sum()),
-        "triplets_with_synonyms": int(both.sum()),
-        "terms_by_language": dict(zip(terminology.languages, by_language.tolist(), strict=True)),
-    }
+    return Counts(
+        **{name: total(name) for name in (*names, "cut_terms", "unknown_terms")},
+        longest_term_tokens=max(shard.longest_term_tokens for shard in shards),
+        concepts_with_synonyms=int(has_synonyms.sum()),
+        triplets_with_synonyms=int(both.sum()),
+        terms_by_language=dict(zip(terminology.languages, by_language.tolist(), strict=True)),
+    )
 
 
 def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
-    """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
+    """Whether `out` already is the wanted dataset; raises BadInput if something else is there."""
     out = options.out
     recover_folder(out)  # of a build that was killed while it replaced another
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
@@ -300,23 +313,23 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
             return False
         raise
     left = left_by_finish(out.absolute())  # of a build that was killed once its work was done
-    if manifest["fingerprint"] == fingerprint and (reuse or left or not options.overwrite):
+    if manifest.fingerprint == fingerprint and (reuse or left or not options.overwrite):
         tidy(out.absolute())
         tell(f"{out} already is the dataset of this command")
         return True
     if not options.overwrite:
-        counts = manifest["counts"]
+        counts = manifest.counts
         raise BadInput(
-            f"--out {out} already holds a dataset: {manifest['name']} {manifest['release']}, "
-            f"{counts['concepts']:,} concepts, {counts['terms']:,} terms, "
-            f"{counts['triplets']:,} triplets. Add --overwrite to replace it, or give another "
+            f"--out {out} already holds a dataset: {manifest.name} {manifest.release}, "
+            f"{counts.concepts:,} concepts, {counts.terms:,} terms, "
+            f"{counts.triplets:,} triplets. Add --overwrite to replace it, or give another "
             "--out."
         )
     return False
 
 
 def _remove_other_builds(out: Path, work: Path) -> None:
-    """Removes what builds of the same --out with other arguments left behind."""
+    """Removes unfinished builds of the same --out with other arguments."""
     for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
         if other != work and other.is_dir():
             with _locked(other):

@@ -196,7 +196,7 @@ class BuildOptions:
 
 
 def _sources(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The values of --sources: vocabularies, and vocabularies by language ("ENG=CHV,MSH").
+    """The values of --sources: vocabularies for all languages, and by language ("ENG=CHV,MSH").
 
     Raises:
       BadInput: both forms, or a language or vocabulary that is empty.
@@ -222,7 +222,7 @@ def _sources(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, tuple[str
 
 
 def with_language_sources(options: BuildOptions) -> BuildOptions:
-    """The options of a command line, whose --sources may be those of languages (ENG=CHV,MSH)."""
+    """The `BuildOptions` of a parsed command line."""
     filters = options.filters
     sources, language_sources = _sources(filters.sources)
     groups = tuple(name.upper() for name in filters.semantic_groups)

@@ -61,7 +61,7 @@ def _options() -> type[MentionOptions]:
 
 
 def _build(options: MentionOptions) -> int:
-    """Builds the folder, and says what is in it."""
+    """Builds the folder and prints what it holds."""
     from data_pipeline.build_mentions.build import build_mentions, mentions_report
 
     dataset = build_mentions(options)

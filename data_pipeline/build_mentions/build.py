@@ -1,4 +1,4 @@
-"""The build of a folder of mentions: options, the work, the closing report."""
+"""The build of a folder of mentions: its options, the work, the closing report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from data_pipeline.dataset.mentions import (
     SPLITS,
     UNREACHABLE,
     MentionDataset,
+    MentionManifest,
     MentionSplit,
     TokenTable,
     starts,
     token_table,
     write_mentions,
 )
+from data_pipeline.dataset.store import TokenizerOfData
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
@@ -53,7 +55,7 @@ from data_pipeline.terminology.mentions import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Everything that decides what a folder of mentions holds, checked before any file is read.
+# Everything that decides what a folder of mentions holds.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,7 @@ class MentionOptions:
 
 
 # -------------------------------------------------------------------------------------------------
-# `MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write.
+# The build itself: read, resolve, tokenize, write.
 
 _MOST_WARNINGS = 10  # of a kind that are written out in the manifest
 
@@ -201,7 +203,7 @@ def _check_free(options: MentionOptions) -> None:
 
 
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
-    """The mentions of each split that is given, or held out of train."""
+    """The mentions of each split, given as a file or held out of train."""
     read: dict[str, GoldMentions] = {}
     _check_types(options)
     for split in SPLITS:
@@ -229,7 +231,7 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
 
 
 def _check_types(options: MentionOptions) -> None:
-    """BadInput if a type of mentions that is asked for is in none of the files."""
+    """Raise BadInput if none of the files has a type of mention that is asked for."""
     files = [path for split in SPLITS for path in getattr(options, split)]
     texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
     found = set[str]().union(*map(types_of, texts))
@@ -241,7 +243,7 @@ def _check_types(options: MentionOptions) -> None:
 
 
 def _distinct(read: GoldMentions) -> GoldMentions:
-    """The same, but each mention with its gold once."""
+    """The same mentions without duplicates (same mention, same gold)."""
     first: dict[tuple[str, frozenset[str]], GoldMention] = {}
     for row in read.rows:
         first.setdefault((row.mention, frozenset(row.gold)), row)
@@ -251,7 +253,7 @@ def _distinct(read: GoldMentions) -> GoldMentions:
 
 
 def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:
-    """BadInput if a split has no gold in the dictionary."""
+    """Raise BadInput if the dictionary has no gold concept of a split."""
     for split, found in sets.items():
         if (found.gold == UNREACHABLE).all():
             raise BadInput(
@@ -323,7 +325,7 @@ def _dataset(
 def _token_counts(
     what: str, table: TokenTable, unknown: int | None, kinds: Sequence[str]
 ) -> dict[str, int]:
-    """How many tokens a table has, how many are unknown, how many strings have keywords."""
+    """The numbers of tokens, of unknown tokens, and of strings with keywords in a table."""
     counts = {
         f"{what}: tokens": len(table.tokens),
         f"{what}: unknown tokens": int((table.tokens == unknown).sum()),
@@ -340,40 +342,42 @@ def _manifest(
     sets: Mapping[str, MentionSet],
     tokenizer: Tokenizer,
     keywords: KeywordVocabulary,
-) -> dict[str, Any]:
+) -> MentionManifest:
     odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
     warnings = odd[:_MOST_WARNINGS]
     if len(odd) > _MOST_WARNINGS:
         warnings.append(f"{len(odd) - _MOST_WARNINGS:,} more odd lines, all of them in {ODD_LINES}")
-    return {
-        "name": options.name or options.dictionary.stem,
-        "release": options.release,
-        "cleaning": options.cleaning,
-        "relations": [],
-        "keyword_kinds": keywords.kinds,
-        "splits": list(sets),
-        "counts": dict(counts),
-        "warnings": warnings,
-        "tokenizer": {
-            "name": str(options.tokenizer),
-            "hash": tokenizer_hash(tokenizer),
-            "vocab_size": tokenizer.get_vocab_size(),
-            "max_length": options.max_length,
-        },
-        "options": options.as_json(),
-        "versions": {"python": platform.python_version(), "tokenizers": tokenizers.__version__},
-    }
+    return MentionManifest(
+        name=options.name or options.dictionary.stem,
+        release=options.release,
+        cleaning=options.cleaning,
+        relations=[],
+        keyword_kinds=keywords.kinds,
+        splits=[split for split in SPLITS if split in sets],
+        counts=dict(counts),
+        warnings=warnings,
+        tokenizer=TokenizerOfData(
+            name=str(options.tokenizer),
+            hash=tokenizer_hash(tokenizer),
+            vocab_size=tokenizer.get_vocab_size(),
+            max_length=options.max_length,
+        ),
+        options=options.as_json(),
+        versions={"python": platform.python_version(), "tokenizers": tokenizers.__version__},
+        arrays={},  # these two are told when the arrays are written
+        content_hash="",
+    )
 
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build of mentions: a manifest in, a readable table out.
+# The closing report of a build of mentions, as a table.
 
 
-def mentions_report(manifest: Mapping[str, Any], out: Path) -> str:
-    """What was read, what was odd in it, and how the strings became tokens."""
-    rows = [(name, f"{count:,}") for name, count in manifest["counts"].items() if count]
+def mentions_report(manifest: MentionManifest, out: Path) -> str:
+    """What was read, what was unusual in it, and how the strings were tokenized."""
+    rows = [(name, f"{count:,}") for name, count in manifest.counts.items() if count]
     width = max(len(name) for name, _ in rows)
-    title = f"{manifest['name']} {manifest['release']}".strip() + f": {out}"
+    title = f"{manifest.name} {manifest.release}".strip() + f": {out}"
     lines = [f"{name:<{width}}  {count:>9}" for name, count in rows]
-    notes = [f"note: {warning}" for warning in manifest["warnings"]]
+    notes = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *notes])

@@ -1,4 +1,4 @@
-"""The dataset on disk as TFDS records: what a record holds, and `open_dataset`, which reads it.
+"""Datasets on disk as TFDS records: the layout of a record, and `open_dataset`, which reads them.
 
 Reading needs neither TensorFlow nor TFDS; `write.py` needs both.
 """
@@ -9,35 +9,46 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from google_crc32c import value as crc32c
+from msgspec import UNSET, Meta, UnsetType
 
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.identity import DATASET, Count, Hash, Shard, is_of_kind, read_identity
+from data_pipeline.files.identity import (
+    DATASET,
+    Count,
+    Hash,
+    Length,
+    Vocabulary,
+    is_of_kind,
+    read_identity,
+)
 from data_pipeline.files.whole import aligned, recover_folder
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What one record of a dataset holds: names, types, and what says how many there are of each.
+# The layout of a record: arrays, their types, and the sizes that determine their lengths.
 
 DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
 
-# Per record; n_ is a count per concept or term, from which readers make CSR offsets.
+# One of each per record. n_ arrays are counts per concept or term; readers turn them into CSR
+# offsets.
 ARRAYS = {
     "n_terms": np.int32,  # per concept
     "n_tokens": np.int32,  # per term
     "tokens": np.int32,
-    "term_languages": np.uint8,  # per term, index into manifest["languages"]
+    "term_languages": np.uint8,  # per term, index into manifest.languages
     "n_vocabularies": np.uint16,  # per term
-    "term_vocabularies": np.uint16,  # index into manifest["vocabularies"]
+    "term_vocabularies": np.uint16,  # index into manifest.vocabularies
     "n_types": np.int32,  # per concept
-    "types": np.int32,  # index into manifest["semantic_types"]
+    "types": np.int32,  # index into manifest.semantic_types
     "n_triplets": np.int32,  # per concept, as head
-    "relations": np.int32,  # index into manifest["relations"]
+    "relations": np.int32,  # index into manifest.relations
     "tails": np.int32,  # concept
 }
 FIRST_CONCEPT = (
@@ -46,19 +57,19 @@ FIRST_CONCEPT = (
 STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
 _FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
-# What the source itself has: for look-ups, read on demand alone, and in no content hash.
+# The source's own strings and codes: for look-ups only, read on demand, not in the content hash.
 SOURCE_ARRAYS = {
     "n_source_strings": np.uint16,  # per term
     "n_source_vocabularies": np.uint16,  # per source string
-    "source_vocabularies": np.uint16,  # index into manifest["vocabularies"]
+    "source_vocabularies": np.uint16,  # index into manifest.vocabularies
     "n_codes": np.int32,  # per concept
-    "code_vocabularies": np.uint16,  # per code, index into manifest["vocabularies"]
+    "code_vocabularies": np.uint16,  # per code, index into manifest.vocabularies
 }
-# Texts as STRINGS are, and which array has an entry for each line. A string that is the term as it
-# was cleaned is an empty line.
+# Texts in the format of STRINGS, and the array that has an entry for each of their lines. An empty
+# line stands for a string that equals the cleaned term.
 SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
 
-# The key of manifest["shards"][i] that gives each array's length.
+# The field of manifest.shards[i] that gives each array's length.
 _SIZES = {
     "n_terms": "concepts",
     "n_tokens": "terms",
@@ -82,12 +93,106 @@ _SOURCE_SIZES = {
 }
 
 
-class DescribedShard(Shard):
-    """What a build keeps of a shard that it has finished."""
+# -------------------------------------------------------------------------------------------------
+# What manifest.json of a dataset holds, key by key.
 
-    longest_term_tokens: Count
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerOfData:
+    """Which tokenizer a dataset was made with."""
+
+    name: str
+    hash: Hash
+    vocab_size: Vocabulary
+    max_length: Length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A file of a dataset, and how much of everything is in it."""
+
+    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
+    bytes: Count
+    records: Count
+    concepts: Count
+    terms: Count
+    tokens: Count
+    term_vocabularies: Count
+    concept_types: Count
+    triplets: Count
+    source_strings: Count
+    source_vocabularies: Count
+    codes: Count
+    cut_terms: Count = 0
+    unknown_terms: Count = 0
+    longest_term_tokens: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much of everything is in a dataset, and what is only counted in the whole of it."""
+
+    concepts: Count
+    terms: Count
+    tokens: Count
+    triplets: Count
+    concept_types: Count
+    term_vocabularies: Count
     cut_terms: Count
     unknown_terms: Count
+    longest_term_tokens: Count
+    concepts_with_synonyms: Count
+    triplets_with_synonyms: Count
+    terms_by_language: dict[str, Count]
+
+
+@dataclass(frozen=True)
+class HeldOutCounts:
+    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
+
+    mentions: Count
+    dictionary: Count
+
+
+@dataclass(frozen=True)
+class HeldOutConcepts:
+    """How many concepts a dataset holds out, and how many terms these have."""
+
+    concepts: Count
+    terms: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a dataset is, and which files it has."""
+
+    format: str = DATASET.format
+    name: str
+    release: str
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    filters: dict[str, Any] = field(default_factory=dict)
+    cleaning: str
+    languages: list[str]
+    vocabularies: list[str]
+    relations: list[str]
+    semantic_types: list[str]
+    counts: Counts
+    report: dict[str, Count]
+    warnings: list[str]
+    held_out: HeldOutCounts | None
+    held_out_concepts: HeldOutConcepts | UnsetType = UNSET
+    tokenizer: TokenizerOfData
+    content_hash: Hash
+    fingerprint: Hash
+    options: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    shards: list[Shard]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedShard(Shard):
+    """What a build remembers of a finished shard."""
+
     digests: list[Hash]
 
 
@@ -114,13 +219,13 @@ def digest(record: dict) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# A dataset folder in, its arrays out (`open_dataset`).
+# `open_dataset`: reads a dataset folder into arrays.
 #
 # A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
 # sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
 # record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
 # these, semantic types, the triplets whose head is among them, and the strings and codes of the
-# source (`store.py`). `write.py` writes such folders.
+# source. `write.py` writes such folders.
 
 FORMAT = DATASET.format
 MANIFEST = DATASET.file
@@ -129,9 +234,9 @@ WORK_MARK = ".building-"  # in the name of a folder that is being built
 
 @dataclass(frozen=True)
 class SourceStrings:
-    """What the source itself has of the terms and concepts of a dataset.
+    """The source's own strings for the terms of a dataset, and its codes for the concepts.
 
-    Vocabularies index manifest["vocabularies"].
+    Vocabularies index manifest.vocabularies.
 
     Attributes:
       string_start: int64 [N + 1]; the strings that became term n when they were cleaned are
@@ -165,20 +270,20 @@ class TripletDataset:
       token_start: int64 [N + 1]; tokens of term n, [CLS] and [SEP] included.
       tokens: int32, or uint16 where that holds the tokenizer's vocabulary, [sum of term lengths].
       heads, relations, tails: int32 [T]; sorted by head, relation, tail. heads and tails are
-        concepts, relations index manifest["relations"].
-      term_language: uint8 [N], index into manifest["languages"].
+        concepts, relations index manifest.relations.
+      term_language: uint8 [N], index into manifest.languages.
       type_start, types: int64 [C + 1] and int32; the semantic types of concept c are
-        types[type_start[c] : type_start[c + 1]], which index manifest["semantic_types"].
+        types[type_start[c] : type_start[c + 1]], which index manifest.semantic_types.
       cuis, terms: lists of str, [C] and [N], or None without `strings=True`.
       vocabulary_start, term_vocabularies: int64 [N + 1] and uint16, or None without `strings=True`;
         the vocabularies that have term n for its concept are
         term_vocabularies[vocabulary_start[n] : vocabulary_start[n + 1]], which index
-        manifest["vocabularies"].
+        manifest.vocabularies.
       source: what the source itself has of them, or None without `source=True`.
     """
 
     folder: Path
-    manifest: dict
+    manifest: Manifest
     term_start: np.ndarray
     token_start: np.ndarray
     tokens: np.ndarray
@@ -195,11 +300,11 @@ class TripletDataset:
     source: SourceStrings | None = None
 
     def in_languages(self, languages: Sequence[str]) -> np.ndarray:
-        """bool [N]: the terms in some languages; all where none is given.
+        """bool [N]: the terms in some languages; all terms if none is given.
 
         Raises BadInput if there is no term in one of them.
         """
-        there = self.manifest["languages"]
+        there = self.manifest.languages
         unknown = [language for language in languages if language not in there]
         if unknown:
             raise BadInput(
@@ -214,7 +319,7 @@ class TripletDataset:
 def open_dataset(
     path: str | Path, *, strings: bool = False, source: bool = False
 ) -> TripletDataset:
-    """Reads a whole dataset into memory, shards in parallel, always in the same order.
+    """Reads a whole dataset into memory: shards in parallel, the result always in the same order.
 
     Args:
       path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
@@ -226,14 +331,16 @@ def open_dataset(
     """
     folder = local_folder(path, MANIFEST)
     manifest = read_manifest(folder)
-    shards, strings = manifest["shards"], strings or source
+    shards, strings = manifest.shards, strings or source
     sizes = _SIZES | (_SOURCE_SIZES if source else {})
-    ends = {name: np.cumsum([0] + [s[size] for s in shards]) for name, size in sizes.items()}
+    ends = {
+        name: np.cumsum([0] + [getattr(s, size) for s in shards]) for name, size in sizes.items()
+    }
     for name, size in _SIZES.items():
-        if manifest["counts"][size] != ends[name][-1]:
+        if getattr(manifest.counts, size) != ends[name][-1]:
             raise _damaged(folder / MANIFEST, f"the {size} of its shards do not add up")
     dtypes = ARRAYS | SOURCE_ARRAYS | {"heads": np.int32}
-    if manifest["tokenizer"]["vocab_size"] <= np.iinfo(np.uint16).max:
+    if manifest.tokenizer.vocab_size <= np.iinfo(np.uint16).max:
         dtypes["tokens"] = np.uint16  # half the memory of the largest array
     wanted = [name for name in sizes if strings or name not in _FOR_READERS]
     arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
@@ -241,7 +348,7 @@ def open_dataset(
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
-        return _read_shard(folder / shards[index]["file"], arrays, bounds, texts)
+        return _read_shard(folder / shards[index].file, arrays, bounds, texts)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         parts = list(pool.map(read, range(len(shards))))
@@ -286,7 +393,7 @@ def _read_shard(
     bounds: dict[str, tuple[int, int]],
     texts: Sequence[str],
 ) -> dict[str, list[str]]:
-    """Fills the shard's part, `bounds`, of each array; returns the lines of these texts."""
+    """Fills a shard's slice (`bounds`) of each array; returns the lines of the wanted texts."""
     at = {name: bounds[name][0] for name in arrays}
     lines: dict[str, list[str]] = {name: [] for name in texts}
     for record in _records(file, [*arrays.keys() - {"heads"}, *texts]):
@@ -312,7 +419,7 @@ def _read_shard(
     return lines
 
 
-def read_manifest(folder: Path) -> dict:
+def read_manifest(folder: Path) -> Manifest:
     """The manifest of a complete dataset folder; raises BadInput for any other folder."""
     build = "build one with python -m data_pipeline.build"
     if WORK_MARK in folder.name:
@@ -334,26 +441,26 @@ def read_manifest(folder: Path) -> dict:
             f"{folder} is no finished dataset: it has no {MANIFEST}. Expected a folder that "
             f"python -m data_pipeline.build made; {build} in another folder"
         )
-    manifest = read_identity(folder / MANIFEST, DATASET)
-    for shard in manifest["shards"]:
-        file = folder / shard["file"]
+    manifest = read_identity(folder / MANIFEST, DATASET, Manifest)
+    for shard in manifest.shards:
+        file = folder / shard.file
         if not file.is_file():
             raise _damaged(file, "the file is missing")
-        if file.stat().st_size != shard["bytes"]:
-            raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard['bytes']:,}")
+        if file.stat().st_size != shard.bytes:
+            raise _damaged(file, f"{file.stat().st_size:,} bytes, expected {shard.bytes:,}")
         for name, dtype in (ARRAYS | SOURCE_ARRAYS).items():  # before memory for so much is taken
             size = (_SIZES | _SOURCE_SIZES)[name]
-            if shard[size] * np.dtype(dtype).itemsize > shard["bytes"]:
+            if getattr(shard, size) * np.dtype(dtype).itemsize > shard.bytes:
                 raise _damaged(
                     folder / MANIFEST,
-                    f"it says {shard[size]:,} {size} of {shard['file']}, which cannot be in "
-                    f"{shard['bytes']:,} bytes",
+                    f"it says {getattr(shard, size):,} {size} of {shard.file}, which cannot be in "
+                    f"{shard.bytes:,} bytes",
                 )
     return manifest
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset of any version, be it damaged."""
+    """Whether a folder is a dataset, of any version and even if damaged."""
     return is_of_kind(folder / MANIFEST, DATASET)
 
 
@@ -365,7 +472,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 
 def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
-    """These parts of the records of one shard, and their first concepts.
+    """The wanted features of each record of a shard, with the record's first concept.
 
     Arrays are read-only views, texts are bytes. A record of a TFRecord file is its length, a
     checksum of that, a `tf.train.Example`, and a checksum of that.
@@ -394,7 +501,7 @@ def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
 
 
 def _check(file: Path, content: bytes, checksum: bytes) -> None:
-    """Raises BadInput if content of a TFRecord file does not have the checksum after it."""
+    """Raises BadInput if bytes of a TFRecord file do not match the checksum that follows them."""
     crc = crc32c(content)
     expected = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
     if checksum != expected.to_bytes(4, "little"):
@@ -402,7 +509,7 @@ def _check(file: Path, content: bytes, checksum: bytes) -> None:
 
 
 def _parts_of_example(example: bytes) -> dict[str, memoryview]:
-    """The value of each feature of a `tf.train.Example` whose features have one value each."""
+    """The value of each feature of a `tf.train.Example` in which all features have one value."""
     found = {}
     for features in _fields(memoryview(example)):
         for entry in _fields(features):
@@ -413,7 +520,7 @@ def _parts_of_example(example: bytes) -> dict[str, memoryview]:
 
 
 def _fields(message: memoryview) -> Iterator[memoryview]:
-    """The fields of a message of Protocol Buffers in which all have a length."""
+    """The fields of a protocol-buffer message in which all fields are length-delimited."""
     place = 0
     while place < len(message):
         length, begin = _varint(message, place + 1)  # after the field's number and type
@@ -422,7 +529,7 @@ def _fields(message: memoryview) -> Iterator[memoryview]:
 
 
 def _varint(message: memoryview, place: int) -> tuple[int, int]:
-    """The integer of seven bits a byte that begins at a place; the place after it."""
+    """The varint (seven bits a byte) that begins at a position, and the position after it."""
     value = shift = 0
     while True:
         byte = message[place]

@@ -6,10 +6,11 @@ has it is never written again. `finish` adds TFDS metadata, the manifest, at las
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from data_pipeline.dataset.store import (
     SPLIT,
     STRINGS,
     DescribedShard,
+    Manifest,
     digest,
     shard_name,
 )
@@ -45,12 +47,12 @@ _MAX_SHARDS = 64
 
 
 def default_shards(terms: int) -> int:
-    """Number of shards for a dataset of that many terms: enough for parallel reading."""
+    """A number of shards for this many terms that allows parallel reading."""
     return min(_MAX_SHARDS, 1 + terms // _TERMS_PER_SHARD)
 
 
 class BlockWriter:
-    """Makes the records of a terminology, block by block."""
+    """Makes the records of a terminology, one for each block of concepts."""
 
     def __init__(self, terminology: Terminology, tokenizer: Tokenizer, max_length: int):
         self.terminology = terminology
@@ -64,7 +66,7 @@ class BlockWriter:
         self.unknown_id = _unknown_id(tokenizer)
 
     def terms_in(self, blocks: range) -> int:
-        """Number of terms in consecutive blocks."""
+        """The number of terms in consecutive blocks."""
         rows = self._rows(blocks)
         return rows.stop - rows.start
 
@@ -73,7 +75,7 @@ class BlockWriter:
         return slice(int(self.term_start[first]), int(self.term_start[last]))
 
     def records(self, blocks: range) -> Iterator[tuple[dict, dict[str, int]]]:
-        """The records of consecutive blocks; with each, counts: what it holds, what was cut."""
+        """The records of consecutive blocks, each with counts of its content and of cut terms."""
         at_once = _BLOCKS_AT_ONCE if self.pieces.splits_at_blanks else 1
         for first in range(blocks.start, blocks.stop, at_once):
             together = range(first, min(first + at_once, blocks.stop))
@@ -87,7 +89,7 @@ class BlockWriter:
     def _record(
         self, block: int, whole: np.ndarray, whole_start: np.ndarray
     ) -> tuple[dict, dict[str, int]]:
-        """The record of one block, from the ids of its terms before they are cut."""
+        """The record of one block, from the uncut ids of its terms."""
         this = self.terminology
         first, last = block * BLOCK, min((block + 1) * BLOCK, self.concepts)
         triplets = slice(int(self.triplet_start[first]), int(self.triplet_start[last]))
@@ -133,7 +135,7 @@ class BlockWriter:
         return record, counts
 
     def _codes(self, first: int, last: int) -> dict:
-        """Of the record of some consecutive concepts, the codes."""
+        """The code features of the record of consecutive concepts."""
         codes = self.terminology.codes[int(self.code_start[first]) : int(self.code_start[last])]
         return {
             "n_codes": np.diff(self.code_start[first : last + 1]).astype(np.int32),
@@ -143,7 +145,7 @@ class BlockWriter:
 
 
 def _source_strings(terms: pl.DataFrame) -> dict:
-    """Of the record of these rows of `Terminology.terms`, the strings as the source writes them."""
+    """The source-string features of a record, from its rows of `Terminology.terms`."""
     strings = (
         terms.select("strings", "sources")
         .with_row_index("term")
@@ -166,11 +168,10 @@ def _unknown_id(tokenizer: Tokenizer) -> int:
     return -1 if found is None else found
 
 
-def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
-    """Writes the shards that `work` does not have yet; returns the description of every shard.
+def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[DescribedShard]:
+    """Writes the shards that `work` lacks; returns the descriptions of all shards.
 
-    A description holds the shard's file, bytes, digests (one per record) and the summed counts of
-    `BlockWriter.record`.
+    A description has a digest for each record, and the summed counts of `BlockWriter.records`.
     """
     shards = min(shards, writer.blocks)
     bounds = [writer.blocks * i // shards for i in range(shards + 1)]
@@ -185,13 +186,13 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[dict]:
                 bar.update(writer.terms_in(blocks))
             else:
                 description = _write_shard(writer, file, blocks, bar)
-                write_json(_description_of(file), description)
+                write_json(_description_of(file), dataclasses.asdict(description))
             descriptions.append(description)
     return descriptions
 
 
 def _features() -> tfds.features.FeaturesDict:
-    """The TFDS description of a record.
+    """The TFDS features of a record.
 
     Arrays are stored as raw bytes, which reads quickest.
     """
@@ -208,22 +209,22 @@ def _description_of(file: Path) -> Path:
     return file.with_name(file.name + ".json")
 
 
-def _finished(file: Path) -> dict | None:
-    """The description of a shard that an earlier run finished, or None if it has to be written."""
+def _finished(file: Path) -> DescribedShard | None:
+    """The description of a shard that an earlier run finished; None if it must be written."""
     if not _description_of(file).is_file():
         return None
     try:
-        description = read_json(_description_of(file))
-        typed(description, DescribedShard, str(_description_of(file)))
+        path = _description_of(file)
+        description = typed(read_json(path), DescribedShard, str(path))
     except BadInput:
         return None  # written again
     # After a power cut a file can be shorter than what was written.
-    is_whole = file.is_file() and file.stat().st_size == description["bytes"]
+    is_whole = file.is_file() and file.stat().st_size == description.bytes
     return description if is_whole else None
 
 
-def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> dict:
-    description: dict = {"file": file.name, "bytes": 0}
+def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) -> DescribedShard:
+    totals: dict[str, int] = {}
     digests = []
     description_of_records = _features()
     with (
@@ -235,19 +236,19 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) 
             records.write(description_of_records.serialize_example(record))
             digests.append(digest(record))
             for name, count in counts.items():
-                total = description.get(name, 0)
+                total = totals.get(name, 0)
                 is_maximum = name.startswith("longest")
-                description[name] = max(total, count) if is_maximum else total + count
+                totals[name] = max(total, count) if is_maximum else total + count
             bar.update(counts["terms"])
-    return description | {"bytes": file.stat().st_size, "digests": digests}
+    return DescribedShard(file=file.name, bytes=file.stat().st_size, **totals, digests=digests)
 
 
 def has_finished_shards(work: Path) -> bool:
-    """Whether a second run of the same build would find something to go on from."""
+    """Whether another run of the same build would find finished shards."""
     return any(work.glob("*.tfrecord-*.json"))
 
 
-def terminology_hash(terminology: Terminology, shards: list[dict]) -> str:
+def terminology_hash(terminology: Terminology, shards: Sequence[DescribedShard]) -> str:
     """SHA-256 over all records and the lists that their numbers index.
 
     Independent of the number of shards, the order of the input rows, the machine and the time.
@@ -260,22 +261,22 @@ def terminology_hash(terminology: Terminology, shards: list[dict]) -> str:
     ]
     content = hashlib.sha256(json.dumps(lists, ensure_ascii=False).encode())
     for shard in shards:
-        for record_digest in shard["digests"]:
+        for record_digest in shard.digests:
             content.update(record_digest.encode())
     return content.hexdigest()
 
 
-def finish(work: Path, out: Path, manifest: dict) -> None:
+def finish(work: Path, out: Path, manifest: Manifest) -> None:
     """Completes `work` with TFDS metadata and the manifest, then renames it to `out`.
 
     An older dataset at `out` is replaced; whether it may be is the caller's question. Killed before
     the renaming, the next run finds all shards finished; killed in it, the next run does it again.
     """
-    shards = manifest["shards"]
+    shards = manifest.shards
     split = tfds.core.SplitInfo(
         name=SPLIT,
-        shard_lengths=[shard["records"] for shard in shards],
-        num_bytes=sum(shard["bytes"] for shard in shards),
+        shard_lengths=[shard.records for shard in shards],
+        num_bytes=sum(shard.bytes for shard in shards),
         filename_template=tfds.core.ShardedFileTemplate(
             dataset_name=DATASET_NAME, data_dir=work, split=SPLIT, filetype_suffix="tfrecord"
         ),
@@ -284,18 +285,18 @@ def finish(work: Path, out: Path, manifest: dict) -> None:
         data_dir=work,
         features=_features(),
         split_infos=[split],
-        description=f"Terms and triplets of {manifest['name']} {manifest['release']}, in blocks of "
+        description=f"Terms and triplets of {manifest.name} {manifest.release}, in blocks of "
         f"{BLOCK} concepts; see {MANIFEST}.",
         disable_shuffling=True,  # readers get the blocks in order
     )
     write_identity(work / MANIFEST, DATASET, manifest)
-    # Not a `whole_folder`, which begins with nothing: a killed build goes on with its shards.
+    # Not a `whole_folder`, which starts empty: a resumed build needs the finished shards.
     replace_folder(work, out)
     tidy(out)
 
 
 def tidy(out: Path) -> None:
-    """Removes what is no longer needed once the dataset has its name."""
+    """Removes what is not needed once the finished dataset has its name."""
     for path in left_by_finish(out):
         if path.is_dir():
             shutil.rmtree(path)
@@ -304,5 +305,5 @@ def tidy(out: Path) -> None:
 
 
 def left_by_finish(out: Path) -> list[Path]:
-    """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
+    """The files that `tidy` removes: descriptions of shards, and a replaced older dataset."""
     return [*out.glob("*.tfrecord-*.json"), *leftovers(out, OLD)]

@@ -1,4 +1,4 @@
-"""The project's JSON files: their kinds, what each holds, and how it is read with types."""
+"""The project's JSON files: their kinds, the types of their content, and typed reading."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -15,9 +15,9 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# JSON files, read with types: a value that is none of its type is named, before anything uses it.
+# Typed reading of JSON: a value of the wrong type is reported before it is used.
 #
-# A type is what msgspec knows: a TypedDict (`identity.py`), a dataclass, a list, with bounds of
+# A type is anything that msgspec knows: a TypedDict, a dataclass, a list, with bounds of
 # numbers and patterns of strings by `msgspec.Meta`.
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def read_json(path: Path, remedy: str = _AGAIN) -> dict[str, Any]:
 
 
 def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
-    """Whatever a JSON file holds.
+    """The value in a JSON file, of any type.
 
     Raises:
         BadInput: if there is no such file, or it is not JSON.
@@ -70,7 +70,7 @@ def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
 
 
 def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
-    """The value that a JSON text tells; `source` names it in the message of BadInput."""
+    """The value of a JSON text; `source` names it in the message of BadInput."""
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
 
 
 def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
-    """A value of JSON as a type wants it.
+    """A JSON value, converted to a type.
 
     Args:
         value: what JSON told.
@@ -98,7 +98,7 @@ def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
 
 
 def _in_words(problem: str, value: Any) -> str:
-    """What msgspec says of a value, with the place, what was found there and what was expected."""
+    """msgspec's error in words: the place, what was found there and what was expected."""
     match = _PROBLEM.fullmatch(problem)
     assert match, problem
     what, key, place = match[1].replace("`", ""), match[2], (match[3] or "").removeprefix(".")
@@ -116,14 +116,14 @@ def _in_words(problem: str, value: Any) -> str:
 
 
 def _at(value: Any, place: str) -> Any:
-    """The value at a place such as counts.terms or shards[2].file."""
+    """A place in words, such as "counts.terms" or "shards[2].file"."""
     for key, index in _STEP.findall(place):
         value = value[int(index)] if index else value[key]
     return value
 
 
 def _described(value: Any) -> str:
-    """A value of JSON for messages: short ones as they are, of others the kind."""
+    """A JSON value for messages: short values in full, else their kind."""
     if isinstance(value, dict | list):
         filled, empty = _JSON_KINDS[type(value)]
         return filled if value else empty
@@ -132,15 +132,15 @@ def _described(value: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What the project's own JSON files hold, key by key: types for `typed`.
+# The types of the project's own JSON files, key by key.
 #
 # Other keys may stand beside these: what is only shown to people is not named here.
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of JSON have exactly
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
-_Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
-# What a tokenizer and an encoder may ask for: ten times the largest that there are.
+Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+# Upper limits of what a file may ask of a tokenizer or encoder: ten times the largest in use.
 LONGEST = 100_000
 Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -149,331 +149,44 @@ Width = Annotated[int, Meta(ge=1, le=100_000)]
 Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond 1
 
 
-class _Amounts(TypedDict):
-    """How much of everything is in a dataset, or in one of its shards."""
-
-    concepts: Count
-    terms: Count
-    tokens: Count
-    triplets: Count
-    concept_types: Count
-    term_vocabularies: Count
-
-
-class Shard(_Amounts):
-    """A file of a dataset, and how much of everything is in it."""
-
-    source_strings: Count
-    source_vocabularies: Count
-    codes: Count
-    file: Annotated[str, Meta(pattern=r"^[\w-]+\.tfrecord-\d{5}-of-\d{5}$")]
-    bytes: Count
-    records: Count
-
-
-class Counts(_Amounts):
-    """How much of everything is in a dataset, and what is only counted in the whole of it."""
-
-    cut_terms: Count
-    unknown_terms: Count
-    longest_term_tokens: Count
-    concepts_with_synonyms: Count
-    triplets_with_synonyms: Count
-    terms_by_language: dict[str, Count]
-
-
-class _HeldOut(TypedDict):
-    """How many synonyms a dataset holds out, and among how many terms they are looked up."""
-
-    mentions: Count
-    dictionary: Count
-
-
-class _TokenizerOfData(TypedDict):
-    """Which tokenizer a dataset was made with."""
-
-    name: str
-    hash: Hash
-    vocab_size: Vocabulary
-    max_length: Length
-
-
-class _AboutData(TypedDict):
-    """What a dataset is, wherever its files are."""
-
-    name: str
-    release: str
-    cleaning: str
-    languages: list[str]
-    vocabularies: list[str]
-    relations: list[str]
-    semantic_types: list[str]
-    counts: Counts
-    report: dict[str, Count]
-    warnings: list[str]
-    held_out: _HeldOut | None
-    tokenizer: _TokenizerOfData
-    content_hash: Hash
-    fingerprint: Hash
-
-
-class _Manifest(_AboutData):
-    """manifest.json of a dataset."""
-
-    shards: list[Shard]
-
-
-class _StoredArray(TypedDict):
-    """What a .npy file of a folder of mentions holds: an array of one dimension."""
-
-    dtype: Literal["uint8", "int32", "int64"]
-    length: Count
-
-
-class _Mentions(TypedDict):
-    """manifest.json of a folder of mentions."""
-
-    name: str
-    release: str
-    cleaning: str
-    relations: Annotated[list[str], Meta(max_length=0)]  # mentions have none; a run asks for them
-    keyword_kinds: Annotated[list[str], Meta(max_length=7)]
-    splits: list[Literal["train", "dev", "test"]]
-    counts: dict[str, Count]
-    warnings: list[str]
-    arrays: dict[Annotated[str, Meta(pattern=r"^[a-z_.]+$")], _StoredArray]
-    tokenizer: _TokenizerOfData
-    content_hash: Hash
-
-
-class _SkipGrams(TypedDict):
-    """manifest.json of a folder of skip-grams."""
-
-    variant: Literal["words", "names", "names_concepts"]
-    width: Width
-    rows: dict[Literal["words", "names", "concepts"], Count]
-    word_rules: Hash
-    content_hash: Hash
-
-
-class DataOfRun(TypedDict):
-    """What run.json says of the dataset."""
-
-    name: str
-    release: str
-    cleaning: str
-    counts: Counts
-    relations: list[str]
-    content_hash: Hash
-
-
-class TokenizerOfRun(TypedDict):
-    """What run.json says of the tokenizer."""
-
-    hash: Hash
-    max_length: Length
-
-
-class SystemOfRun(TypedDict):
-    """The name of a run's system; its settings are typed by the system."""
-
-    name: str
-
-
-class OptimizerOfRun(TypedDict):
-    """What others read of a run's optimizer."""
-
-    steps: Positive
-    learning_rate: Annotated[float, Meta(ge=0)]
-
-
-class ConfigOfRun(TypedDict):
-    """The configuration in run.json."""
-
-    recipe: str
-    system: SystemOfRun
-    optimizer: OptimizerOfRun
-    start: str
-
-
-class CarriedFrom(TypedDict):
-    """Which checkpoint of another run a run began with."""
-
-    step: Count
-    run: Hash  # of its run.json
-
-
-StartOfRun = TypedDict("StartOfRun", {"from": NotRequired[CarriedFrom]})
-
-
-Extension = TypedDict("Extension", {"step": Count, "from": Positive, "to": Positive})
-"""At which step a run was made longer, and its steps before and after."""
-
-
-class Run(TypedDict):
-    """run.json; what there must be of data and start, too, is said by the system."""
-
-    config: ConfigOfRun
-    start: StartOfRun
-    extended: NotRequired[list[Extension]]
-
-
-class MetricsLine(TypedDict):
-    """A line of metrics.jsonl; beside these the metrics of its step, a number each."""
-
-    step: Count
-    seconds: NotRequired[Annotated[float, Meta(ge=0)]]
-    time: NotRequired[str]
-    eval: NotRequired[dict[str, dict[str, float]]]
-
-
-class _Encoder(TypedDict):
-    """coder_jax.json of an export."""
-
-    pooling: str
-    cleaning: str
-    max_length: Length
-    attend_padding: bool
-    recipe: NotRequired[dict[str, Any]]
-    dataset_hash: NotRequired[str | None]
-    languages: NotRequired[list[str]]
-
-
-class _EncodedTerms(TypedDict):
-    """Which terms a file of vectors is of."""
-
-    count: Count
-    hash: Hash
-    per_chunk: Positive
-
-
-class _StoredVectors(TypedDict):
-    """How vectors are stored."""
-
-    width: Width
-    dtype: Literal["float32", "float16"]
-
-
-class _EncodedBy(TypedDict):
-    """What terms became vectors with."""
-
-    model: str
-    weights_hash: str | None
-    tokenizer_hash: str
-    pooling: str
-    cleaning: str
-    max_length: Length
-    attend_padding: bool
-
-
-class _Vectors(TypedDict):
-    """OUT.json beside a file of vectors."""
-
-    terms: _EncodedTerms
-    vectors: _StoredVectors
-    encoder: _EncodedBy
-
-
-class Checksum(TypedDict):
-    """checksum.json of vectors that are kept on this machine."""
-
-    bytes: Count
-    crc32: Count
-
-
-class _Evaluation(TypedDict):
-    """A file of results; a record is typed where it is written."""
-
-    records: list[dict[str, Any]]
-
-
-CUTOFF_TABLE = ("mentions", "cutoffs", "answered", "right")
-
-
-class CutoffTableRecord(TypedDict):
-    """At some cut-offs of similarity, how many mentions are answered, and how many rightly."""
-
-    mentions: Positive
-    cutoffs: list[Cosine]
-    answered: list[Count]
-    right: list[Count]
-
-
-class _MeasuredRule(TypedDict):
-    """How letters and vectors make a score, and score and margin a confidence."""
-
-    weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]
-    intercept: _Finite
-    of_similarity: _Finite
-    of_margin: _Finite
-
-
-class _MeasuredDictionary(TypedDict):
-    """The dictionary that answers were taken from."""
-
-    source: str
-    terms: Positive
-
-
-class _MeasuredOn(TypedDict, total=False):
-    """What was measured: how candidates were found, by which encoder, in which dictionary."""
-
-    candidates: str
-    model: str
-    dictionary: _MeasuredDictionary
-
-
-class _Cutoffs(TypedDict):
-    """cutoffs.json: a table for each language, and for all mentions."""
-
-    tables: dict[str, CutoffTableRecord]
-    rules: NotRequired[dict[str, _MeasuredRule]]
-    measured_on: _MeasuredOn
-
-
 # -------------------------------------------------------------------------------------------------
-# The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
-# an encoder, vectors, scores, cut-offs.
+# The kinds of JSON files that identify a dataset, mentions, skip-grams, a run, an encoder,
+# vectors, scores or cut-offs.
 #
 # Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same
 # for two such things to be the same. This module is the one place where they are written, read and
-# compared, and where their formats are listed.
+# compared, and where their formats are listed; what each holds is a frozen dataclass beside its
+# reader.
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file describes, and who writes it.
+    """A kind of file, and the command that writes it.
 
     Attributes:
       name, version: of the format; the version grows when older files can no longer be read.
       file: its name in the folder that it describes, "" where it has none of its own.
       command: what writes it.
-      content: what each such file has beside its format, a type for `typed`.
     """
 
     name: str
     version: int
     file: str
     command: str
-    content: Any
 
     @property
     def format(self) -> str:
         return f"coder_jax {self.name} {self.version}"
 
 
-DATASET = Kind(*("triplets", 3, "manifest.json", "python -m data_pipeline.build", _Manifest))
-MENTIONS = Kind(
-    *("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions", _Mentions)
-)
-SKIP_GRAMS = Kind(
-    *("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram", _SkipGrams)
-)
-RUN = Kind(*("run", 3, "run.json", "python -m coder_jax train", Run))
-ENCODER = Kind(*("encoder", 1, "coder_jax.json", "python -m coder_jax export", _Encoder))
-VECTORS = Kind(*("vectors", 1, "", "python -m coder_jax encode", _Vectors))
-EVALUATION = Kind(*("evaluation", 2, "", "python -m coder_jax evaluate --json", _Evaluation))
-CUTOFFS = Kind(*("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs", _Cutoffs))
+DATASET = Kind("triplets", 3, "manifest.json", "python -m data_pipeline.build")
+MENTIONS = Kind("mentions", 1, "manifest.json", "python -m data_pipeline.build_mentions")
+SKIP_GRAMS = Kind("skip_grams", 1, "manifest.json", "python -m data_pipeline.skip_gram")
+RUN = Kind("run", 3, "run.json", "python -m coder_jax train")
+ENCODER = Kind("encoder", 1, "coder_jax.json", "python -m coder_jax export")
+VECTORS = Kind("vectors", 1, "", "python -m coder_jax encode")
+EVALUATION = Kind("evaluation", 2, "", "python -m coder_jax evaluate --json")
+CUTOFFS = Kind("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs")
 _KINDS = {
     kind.name: kind
     for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
@@ -481,7 +194,7 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Settings that there are no more, as runs have them that did not use them.
+# Removed settings, with the value that a run which did not use them has recorded.
 GONE = (
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
@@ -491,36 +204,36 @@ GONE = (
 )
 
 
-def marked(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with its format in front."""
-    return {"format": kind.format} | dict(content) | {"format": kind.format}
+def marked(kind: Kind, content: Any) -> dict[str, Any]:
+    """The content, a mapping or a dataclass, as JSON values with its format in front."""
+    values = msgspec.to_builtins(content, str_keys=True)
+    return {"format": kind.format} | values | {"format": kind.format}
 
 
-def write_identity(path: Path, kind: Kind, content: Mapping[str, Any]) -> None:
-    """Write what a thing is, whole or not at all. ValueError for NaN and infinity."""
+def write_identity(path: Path, kind: Kind, content: Any) -> None:
+    """Write such a file atomically. ValueError for NaN and infinity."""
     write_json(path, marked(kind, content))
 
 
-def read_identity(path: Path, kind: Kind) -> dict[str, Any]:
-    """What a file of this kind says, its "format" included.
+def read_identity(path: Path, kind: Kind, content: type[T]) -> T:
+    """What a file of this kind says, as `content`, a type for `typed`.
 
     Raises:
         BadInput: if there is no such file, it is broken or not whole, or it is of another kind or
             of another version; with what to do.
     """
     again = f"make it again with `{kind.command}`"
-    content = read_json(path, again)
-    found = content.get("format")
+    values = read_json(path, again)
+    found = values.get("format")
     if found != kind.format:
         raise BadInput(
             f"{path} has the format {found!r}, expected {kind.format!r}: {_remedy(found, kind)}"
         )
-    typed(content, kind.content, str(path), again)
-    return content
+    return typed(values, content, str(path), again)
 
 
 def is_of_kind(path: Path, kind: Kind) -> bool:
-    """Whether a file is of this kind, whatever its version and whether or not it is whole."""
+    """Whether a file is of this kind, of any version and even if incomplete."""
     try:
         found = read_json(path).get("format")
     except BadInput:
@@ -530,7 +243,7 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
 
 
 def _remedy(found: Any, kind: Kind) -> str:
-    """What to do about a file whose format is another one."""
+    """Advice for a file whose format is another one."""
     match = _FORMAT.fullmatch(found) if isinstance(found, str) else None
     other = _KINDS.get(match[1]) if match else None
     if match and other is kind:
@@ -548,8 +261,9 @@ def _remedy(found: Any, kind: Kind) -> str:
     )
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """A line for each value that differs between two nested dictionaries."""
+def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
+    """A line for each value that differs between two nested dictionaries, or dataclasses."""
+    there, here = msgspec.to_builtins(there), msgspec.to_builtins(here)
     lines = []
     for name in sorted(there.keys() | here.keys()):
         a, b = there.get(name, "absent"), here.get(name, "absent")

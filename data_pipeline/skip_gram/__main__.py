@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _build(options: SkipGramOptions) -> int:
-    """Makes the folder, and says what is in it."""
+    """Makes the folder and prints what it holds."""
     # Imported here: what is not installed is then said by name, and --help is quick.
     from data_pipeline.skip_gram.build import build_skip_grams, skip_gram_report
 

@@ -1,4 +1,4 @@
-"""Everything that decides what skip-grams hold, checked before any file is read."""
+"""The options of a skip-gram training, checked before any file is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Variant = Literal["words", "names", "names_concepts"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the skip-grams with negative sampling, as Phan et al. 2019, section 4, has them.
+    """Settings of skip-grams with negative sampling, as in Phan et al. 2019, section 4.
 
     What the paper leaves open (epochs, rate, sample) has gensim's values.
     """

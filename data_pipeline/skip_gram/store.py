@@ -8,28 +8,37 @@ their counts, the most frequent first. Nothing here needs gensim.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from data_pipeline.files.identity import SKIP_GRAMS, read_identity, write_identity
+from data_pipeline.files.identity import (
+    SKIP_GRAMS,
+    Count,
+    Hash,
+    Width,
+    read_identity,
+    write_identity,
+)
 from data_pipeline.files.tables import read_text
 from data_pipeline.files.whole import map_array, recover_folder, whole_folder
 from data_pipeline.process import BadInput
 
-TABLES = ("words", "names", "concepts")
+_Table = Literal["words", "names", "concepts"]
+TABLES: tuple[_Table, ...] = get_args(_Table)
 ODD_LINES = "odd_lines.txt"
 _AGAIN = f"make the folder again with `{SKIP_GRAMS.command}`"
 
 
 @dataclass(frozen=True)
 class StringVectors:
-    """Strings, how often each was seen in the text, and its vector.
+    """Strings with their counts in the text and their vectors.
 
     Attributes:
       strings: [n], each once, the most frequent first.
@@ -46,13 +55,33 @@ class StringVectors:
         return {string: row for row, string in enumerate(self.strings)}
 
     def rows(self, strings: Iterable[str]) -> np.ndarray:
-        """int64 [len(strings)]: the row of each string, -1 for one that has none."""
+        """int64 [len(strings)]: the row of each string, -1 for an unknown string."""
         return np.array([self._rows.get(string, -1) for string in strings], np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGramManifest:
+    """manifest.json of a folder of skip-grams."""
+
+    format: str = SKIP_GRAMS.format
+    variant: Literal["words", "names", "names_concepts"]
+    word_rules: Hash
+    text: list[dict[str, Any]] = field(default_factory=list)
+    dictionary: dict[str, Any] | None = None
+    counts: dict[str, Count] = field(default_factory=dict)
+    coverage: dict[str, Count] = field(default_factory=dict)
+    most_frequent_names: list[tuple[str, Count]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    width: Width
+    rows: dict[_Table, Count]
+    content_hash: Hash
 
 
 @dataclass(frozen=True)
 class SkipGrams:
-    """A folder of skip-grams; all tables lie in one space.
+    """A folder of skip-grams; the vectors of all tables share one space.
 
     Attributes:
       folder: where it lies.
@@ -61,7 +90,7 @@ class SkipGrams:
     """
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: SkipGramManifest
     words: StringVectors
     names: StringVectors
     concepts: StringVectors
@@ -70,10 +99,10 @@ class SkipGrams:
 def write_skip_grams(
     out: Path,
     tables: Mapping[str, StringVectors],
-    manifest: Mapping[str, Any],
+    manifest: SkipGramManifest,
     odd: Sequence[str] = (),
 ) -> SkipGrams:
-    """Writes a folder of skip-grams, whole or not at all, and opens it.
+    """Writes a folder of skip-grams atomically, and opens it.
 
     Args:
       out: the folder; what is there is replaced.
@@ -95,32 +124,33 @@ def write_skip_grams(
             np.save(folder / f"{kind}.npy", vectors)
         if odd:
             (folder / ODD_LINES).write_text("\n".join(odd) + "\n", encoding="utf-8")
-        made = {
-            "width": tables["words"].vectors.shape[1],
-            "rows": {kind: len(tables[kind].strings) for kind in TABLES},
-            "content_hash": content.hexdigest(),
-        }
-        write_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS, {**manifest, **made})
+        made = dataclasses.replace(
+            manifest,
+            width=tables["words"].vectors.shape[1],
+            rows={kind: len(tables[kind].strings) for kind in TABLES},
+            content_hash=content.hexdigest(),
+        )
+        write_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS, made)
     return open_vectors(out)
 
 
 def open_vectors(folder: str | Path) -> SkipGrams:
-    """A folder of skip-grams; the vectors are mapped, not read.
+    """Opens a folder of skip-grams; vectors are memory-mapped.
 
     Raises:
       BadInput: no such folder, or a damaged one.
     """
     folder = Path(folder)
     recover_folder(folder)
-    manifest = read_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS)
+    manifest = read_identity(folder / SKIP_GRAMS.file, SKIP_GRAMS, SkipGramManifest)
     tables = {
-        kind: _read_table(folder, kind, manifest["rows"].get(kind, 0), manifest["width"])
+        kind: _read_table(folder, kind, manifest.rows.get(kind, 0), manifest.width)
         for kind in TABLES
     }
     return SkipGrams(folder, manifest, **tables)
 
 
-def _read_table(folder: Path, kind: str, rows: int, width: int) -> StringVectors:
+def _read_table(folder: Path, kind: _Table, rows: int, width: int) -> StringVectors:
     if not rows:  # an empty file cannot be mapped
         return StringVectors([], np.zeros(0, np.int64), np.zeros((0, width), np.float32))
     path = folder / f"{kind}.tsv"

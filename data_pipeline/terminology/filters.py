@@ -1,4 +1,4 @@
-"""Filters of rows and of whole concepts, with the reason for which each is dropped."""
+"""Filters of rows and of whole concepts, with counts of what they drop by reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_pipeline.sources.source import Source
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number, group_of
 
 # -------------------------------------------------------------------------------------------------
-# Which rows of a `Source` a dataset keeps, and the reason for which every other row is dropped.
+# Filters of a `Source`'s rows, and the reason for which each row is dropped.
 #
 # Filters are applied to the distinct combinations of the filtered columns (a few thousand rows at
 # most), so that counting the drops costs one grouped scan.
@@ -29,7 +29,7 @@ SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What to keep; an empty tuple keeps all.
+    """The filters; an empty tuple keeps everything.
 
     Attributes:
       language_sources: vocabularies of the terms of a language; a language that is not named keeps
@@ -90,7 +90,7 @@ class Filters:
     ] = None
 
     def validate(self) -> None:
-        """Raises BadInput for groups that there are not, and for languages that are not kept."""
+        """Raise BadInput for unknown groups, and for languages that are not kept."""
         for name in self.semantic_groups:
             try:
                 group_number(name)
@@ -109,7 +109,7 @@ class Filters:
 
 
 def term_drop_reason(filters: Filters) -> pl.Expr:
-    """Why a row of `Source.atoms` is dropped (string), or null where it is kept.
+    """The reason for which a row of `Source.atoms` is dropped (string), null if it is kept.
 
     With `semantic_groups` the rows must have the column in_group. What a mirror drops is known only
     of whole concepts: see `needs_mirror`.
@@ -130,7 +130,7 @@ def term_drop_reason(filters: Filters) -> pl.Expr:
 
 
 def needs_mirror(filters: Filters) -> pl.Expr:
-    """Whether a kept row of `Source.atoms` stays only where its concept is in the mirror (bool)."""
+    """Whether a kept row of `Source.atoms` needs its concept to be in the mirror (bool)."""
     if filters.mirror is None:
         return pl.lit(False)
     stays = pl.col("language") == filters.mirror
@@ -140,7 +140,7 @@ def needs_mirror(filters: Filters) -> pl.Expr:
 
 
 def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
-    """Why a row of `Source.relations` is dropped (string), or null where it is kept.
+    """The reason for which a row of `Source.relations` is dropped (string), null if it is kept.
 
     `labels` are the labels that `chosen_labels` keeps. Which concepts are unknown, and which the
     same, is known only when retired identifiers have been replaced.
@@ -154,7 +154,7 @@ def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
 
 
 def count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
-    """Adds to the report, by reason, the rows that are dropped: sums of the column len."""
+    """Add the dropped rows to the report, by reason; the column len is summed."""
     dropped = counts.filter(pl.col("reason").is_not_null())
     for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
         report[f"{what} dropped: {reason}"] += rows
@@ -166,7 +166,7 @@ def relation_label() -> pl.Expr:
 
 
 def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
-    """The labels, sorted, that the filter's patterns match (all where it has none)."""
+    """The labels, sorted, that the filter's patterns match; all if there is no pattern."""
     known = sorted(set(labels) - {"|"})
     for pattern in filters.relations:
         if not any(fnmatchcase(label, pattern) for label in known):
@@ -179,7 +179,7 @@ def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
 
 
 def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
-    """Raises BadInput if a filter asks for a language, vocabulary or term type that is not there.
+    """Raise BadInput if a filter asks for a language, vocabulary or term type that does not occur.
 
     `values` has the distinct combinations of the columns language, source and term_type.
     """
@@ -233,19 +233,19 @@ def _reason_unless(condition: pl.Expr, reason: str) -> pl.Expr:
 
 
 def some(values: Sequence[str], most: int = 40) -> str:
-    """The values for a message, the first `most` of them."""
+    """Values for a message; at most the first `most`."""
     more = f" and {len(values) - most:,} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more
 
 
 # -------------------------------------------------------------------------------------------------
-# Filters of whole concepts: of some semantic groups, or with a term of some language.
+# Filters of whole concepts: by semantic group, or by a term in some language (the mirror).
 #
-# What they drop is counted. `filters.py` has the filters of single rows.
+# What they drop is counted.
 
 
 def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Source:
-    """The source, its atoms with the column in_group (bool) where semantic groups are asked for.
+    """The source with a column in_group (bool) in its atoms, if semantic groups are asked for.
 
     Args:
       source: from `read_source`.
@@ -282,7 +282,7 @@ def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Sourc
 def keep_mirror(
     frame: pl.DataFrame, filters: Filters, languages: Sequence[str], report: Counter[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Drops what only a mirror would keep, of the concepts that are not in it.
+    """Drops terms that are kept only for concepts of the mirror, if their concept is not in it.
 
     Args:
       frame: a row per term; its columns cui, language (a place in `languages`) and needs_mirror.
@@ -306,7 +306,7 @@ def keep_mirror(
 
 
 def in_mirror(rows: pl.LazyFrame, mirror: pl.DataFrame | None) -> pl.LazyFrame:
-    """The rows whose needs_mirror is false, or whose cui is in the mirror, in their order."""
+    """The rows with a false needs_mirror or a cui in the mirror, in order."""
     if mirror is None:
         return rows
     marked = mirror.lazy().with_columns(is_mirrored=True)

@@ -191,7 +191,7 @@ def test_relations_are_those_of_the_dataset(tmp_path, monkeypatch):
     arguments = ["--chip", "cpu", "--encoder", str(tmp_path), "--data", str(out), "--rows", "4"]
     row = step_cost.measure(step_cost.parse([*arguments, "--recipe", "small"]), 1, 1)
     manifest = read_manifest(out)
-    sizes = {"relations": len(manifest["relations"]), "types": len(manifest["semantic_types"])}
+    sizes = {"relations": len(manifest.relations), "types": len(manifest.semantic_types)}
     assert row["data"] == "umls" and {name: row[name] for name in sizes} == sizes
     assert shapes["relations"].shape == (sizes["relations"], WIDE.hidden_size, WIDE.hidden_size)
     assert shapes["tokens"].shape == (1, 1, 4, 32)

@@ -178,7 +178,7 @@ def test_rows_that_a_build_copes_with(release, tmp_path):
         for name, source in (("good", release), ("bad", folder))
     }
     read, unknown = "terms read", "relations dropped: unknown concept"
-    report = {name: data.manifest["report"] for name, data in built.items()}
+    report = {name: data.manifest.report for name, data in built.items()}
     assert report["bad"][read] == report["good"][read] == SIZE.terms
     added = report["bad"][unknown] - report["good"][unknown]
     assert 25 <= added <= 50  # some of the rows are suppressed ones

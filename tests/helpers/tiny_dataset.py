@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import Counts, Manifest, TokenizerOfData, TripletDataset
 
 
 def tiny_dataset(
@@ -25,41 +25,41 @@ def tiny_dataset(
     types = rng.integers(0, 3, concepts)  # of a concept: none, one, or two
     return TripletDataset(
         folder=Path("tiny"),
-        manifest={
-            "name": "tiny",
-            "release": "1",
-            "cleaning": "none",
-            "content_hash": hashlib.sha256(f"seed {seed}".encode()).hexdigest(),
-            "fingerprint": "0" * 64,
-            "languages": ["ENG"],
-            "vocabularies": ["TINY"],
-            "relations": [f"RO|r{i}" for i in range(relations)],
-            "semantic_types": [f"T{i}" for i in range(4)],
-            "counts": {
-                "concepts": concepts,
-                "terms": int(terms.sum()),
-                "tokens": int(lengths.sum()),
-                "triplets": triplets,
-                "concept_types": int(types.sum()),
-                "term_vocabularies": int(terms.sum()),
-                "cut_terms": 0,
-                "unknown_terms": 0,
-                "longest_term_tokens": int(lengths.max()),
-                "concepts_with_synonyms": int((terms > 1).sum()),
-                "triplets_with_synonyms": int(((terms[heads] > 1) & (terms[tails] > 1)).sum()),
-                "terms_by_language": {"ENG": int(terms.sum())},
-            },
-            "report": {},
-            "warnings": [],
-            "held_out": None,
-            "tokenizer": {
-                "name": "tiny",
-                "hash": "0" * 64,
-                "max_length": 12,
-                "vocab_size": vocabulary,
-            },
-            "shards": [],
-        },
+        manifest=Manifest(
+            name="tiny",
+            release="1",
+            cleaning="none",
+            content_hash=hashlib.sha256(f"seed {seed}".encode()).hexdigest(),
+            fingerprint="0" * 64,
+            languages=["ENG"],
+            vocabularies=["TINY"],
+            relations=[f"RO|r{i}" for i in range(relations)],
+            semantic_types=[f"T{i}" for i in range(4)],
+            counts=Counts(
+                concepts=concepts,
+                terms=int(terms.sum()),
+                tokens=int(lengths.sum()),
+                triplets=triplets,
+                concept_types=int(types.sum()),
+                term_vocabularies=int(terms.sum()),
+                cut_terms=0,
+                unknown_terms=0,
+                longest_term_tokens=int(lengths.max()),
+                concepts_with_synonyms=int((terms > 1).sum()),
+                triplets_with_synonyms=int(((terms[heads] > 1) & (terms[tails] > 1)).sum()),
+                terms_by_language={"ENG": int(terms.sum())},
+            ),
+            report={},
+            warnings=[],
+            held_out=None,
+            tokenizer=TokenizerOfData(
+                name="tiny",
+                hash="0" * 64,
+                max_length=12,
+                vocab_size=vocabulary,
+            ),
+            shards=[],
+        ),
         term_start=np.concatenate([[0], np.cumsum(terms)]).astype(np.int64),
         token_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         heads=heads.astype(np.int32),

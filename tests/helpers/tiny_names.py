@@ -10,7 +10,12 @@ from tiny_bert import write_tokenizer
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.skip_gram.store import SkipGrams, StringVectors, write_skip_grams
+from data_pipeline.skip_gram.store import (
+    SkipGramManifest,
+    SkipGrams,
+    StringVectors,
+    write_skip_grams,
+)
 from data_pipeline.sources.text import rules_hash, words_of
 
 SITES = "heart lung limb renal cardiac pulmonary".split()
@@ -73,4 +78,10 @@ def tiny_vectors(
         )
         for kind, strings in tables.items()
     }
-    return write_skip_grams(out, made, {"variant": variant, "word_rules": rules_hash()})
+    return write_skip_grams(out, made, skip_gram_manifest(variant))
+
+
+def skip_gram_manifest(variant: str, word_rules: str | None = None) -> SkipGramManifest:
+    """What `write_skip_grams` completes."""
+    rules = word_rules or rules_hash()
+    return SkipGramManifest(variant=variant, word_rules=rules, width=1, rows={}, content_hash="")

@@ -9,10 +9,10 @@ from tiny_bert import TINY
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.store import FIRST_CONCEPT, MANIFEST, TripletDataset, shard_name
+from data_pipeline.dataset.store import FIRST_CONCEPT, MANIFEST, Shard, TripletDataset, shard_name
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.dataset.write import _features
-from data_pipeline.files.identity import DATASET, write_identity
+from data_pipeline.files.identity import DATASET, typed, write_identity
 from data_pipeline.quiet_tensorflow import tf
 
 SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
@@ -21,7 +21,7 @@ SPEC = BatchSpec(groups=4, triplets=4, repeats=2, row_length=64)
 def write_tiny_dataset(out: Path, model: Path) -> Path:
     """The folder of a dataset for the tiny model in `model`."""
     dataset = dataset_for(model, out)
-    counts, file = dataset.manifest["counts"], out / shard_name(0, 1)
+    counts, file = dataclasses.asdict(dataset.manifest.counts), out / shard_name(0, 1)
     concepts, terms = counts["concepts"], counts["terms"]
     record = {
         FIRST_CONCEPT: 0,
@@ -50,18 +50,20 @@ def write_tiny_dataset(out: Path, model: Path) -> Path:
         records.write(_features().serialize_example(record))
     shard = {"file": file.name, "bytes": file.stat().st_size, "records": 1, "codes": 0}
     shard |= dict.fromkeys(("source_strings", "source_vocabularies"), terms)
-    shards = [shard | {name: counts[name] for name in counts if name != "terms_by_language"}]
-    write_identity(out / MANIFEST, DATASET, dataset.manifest | {"shards": shards})
+    shards = [typed(shard | counts, Shard, "the shard")]
+    write_identity(out / MANIFEST, DATASET, dataclasses.replace(dataset.manifest, shards=shards))
     return out
 
 
 def dataset_for(model: Path, folder: Path) -> TripletDataset:
     """A dataset in memory for the tiny model, with its tokenizer and held-out terms in `folder`."""
     dataset = tiny_dataset(concepts=60, triplets=150, vocabulary=TINY.vocab_size)
-    dataset.manifest["tokenizer"]["hash"] = tokenizer_hash(load_tokenizer(model))
+    own = tokenizer_hash(load_tokenizer(model))
+    tokenizer = dataclasses.replace(dataset.manifest.tokenizer, hash=own)
+    manifest = dataclasses.replace(dataset.manifest, tokenizer=tokenizer)
     write_heldout(folder / "heldout")
     copy_tokenizer(model, folder / "tokenizer")
-    return dataclasses.replace(dataset, folder=folder)
+    return dataclasses.replace(dataset, folder=folder, manifest=manifest)
 
 
 def copy_tokenizer(model: Path, folder: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from coder_jax.devices.hosts import is_first
 from coder_jax.devices.mesh import BLOCKS, constrain, local_copy, make_mesh, step_cut
+from coder_jax.training.run_folder import Run, StartOfRun
 from coder_jax.training.system import Config, OptimizerConfig, Part, RunConfig, System, Trained
 from data_pipeline.batches.spec import RowPlan, StepCut
 from data_pipeline.process import BadInput
@@ -33,6 +34,15 @@ def write_terms(folder: Path) -> Path:
     (folder / "words").mkdir()
     (folder / "words" / "list.txt").write_text("twenty words\n")
     return folder
+
+
+class _StartOfToy(StartOfRun, frozen=True, kw_only=True):
+    width: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ToyRun(Run):
+    start: _StartOfToy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +98,8 @@ class ToySystem(System):
     """The autoencoder."""
 
     name = "toy"
+    content = _ToyRun
+    content = _ToyRun
     best = "terms/found"
     scored = ("encoder", "rows")
 
@@ -122,16 +134,16 @@ class ToySystem(System):
             "rows": Part(rate=10.0, spread=0, touched="ids", untouched="stay"),
         }
 
-    def load_initial(self, source, recorded_start=None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def load_initial(self, source, recorded_start=None) -> tuple[_StartOfToy, dict[str, Any]]:
         embed = np.random.default_rng(2).normal(size=(VOCABULARY, WIDTH)).astype(np.float32)
         prior = np.linspace(-1, 1, VOCABULARY, dtype=np.float32)
-        return {"width": WIDTH}, {"encoder": {"embed": embed}, "prior": prior}
+        return _StartOfToy(width=WIDTH), {"encoder": {"embed": embed}, "prior": prior}
 
-    def shapes(self, recorded_start: Mapping[str, Any]):
+    def shapes(self, recorded_start: _StartOfToy):
         def float32(*shape: int) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct(shape, jnp.float32)
 
-        width = recorded_start["width"]
+        width = recorded_start.width
         params = {
             "encoder": {"embed": float32(VOCABULARY, width)},
             "decoder": {"kernel": float32(width, VOCABULARY)},
@@ -150,7 +162,7 @@ class ToySystem(System):
             for name, part in params.items()
         }, zeros
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh, *, dropout: bool = True):
+    def loss(self, recorded_start: _StartOfToy, mesh, *, dropout: bool = True):
         def pass_loss(params, extra, batch, step_key):
             code_BGD = codes(params["encoder"], params["rows"], batch["tokens"], batch["ids"])
             if self.normal:

@@ -1,4 +1,4 @@
-"""MLNorm: an encoder and one row per concept by a softmax, then rows for all concepts.
+"""MLNorm: step 1 trains an encoder and class rows by a softmax, step 2 rows for all concepts.
 
 Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
 terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021. From top to
@@ -15,12 +15,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from jax.sharding import Mesh
+from msgspec import UNSET, UnsetType
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -35,10 +37,14 @@ from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.systems.encoder_system import (
     PACKED,
+    ConfigOfEncoder,
+    EncoderOfRun,
     EncoderRun,
     EncoderSystem,
     Head,
     ModelConfig,
+    StartOfEncoder,
+    SystemOfEncoder,
     drop_vectors,
     encoder_of,
     export_trained,
@@ -63,6 +69,7 @@ from coder_jax.systems.mlnorm.softmax import (
     unit_rows,
     with_means,
 )
+from coder_jax.training.run_folder import Run
 from coder_jax.training.system import (
     Batch,
     Config,
@@ -92,8 +99,9 @@ from data_pipeline.batches.candidates import (
     write_classes,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, TermSpec, check_least, check_rate
+from data_pipeline.dataset.store import Manifest
 from data_pipeline.dataset.tokenizer import load_tokenizer
-from data_pipeline.files.identity import read_json, typed
+from data_pipeline.files.identity import Count, Positive, read_json, typed
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.files.whole import map_array, write_json, written_whole
 from data_pipeline.flags import Flag
@@ -102,13 +110,53 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
+# What run.json of MLNorm holds beside what that of any encoder does.
+
+
+class StartOfClasses(StartOfEncoder, frozen=True, kw_only=True):
+    """What run.json says of a run's start."""
+
+    concepts: Count
+    row_length: float | UnsetType = UNSET  # of the second step: of the rows that the first learnt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ClassesRun(EncoderRun):
+    """run.json of a system that learns classes."""
+
+    start: StartOfClasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FirstStep(SystemOfEncoder):
+    """What the second step reads of the settings of the first."""
+
+    width: Positive
+    scale: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ConfigOfFirst(ConfigOfEncoder):
+    system: _FirstStep
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FirstRun(_ClassesRun):
+    """run.json of the first step."""
+
+    config: _ConfigOfFirst
+
+
+# -------------------------------------------------------------------------------------------------
+# What both steps of MLNorm share: one row (its class) for each concept of the dataset.
 
 _PROVED = 64  # classes
 
 
 class _ClassHead(Head):
-    """A part that belongs to the classes: rows, or what leads from the encoder to them."""
+    """A part that belongs to the classes: the rows, or the head that maps vectors to their
+    space.
+    """
 
     def __init__(self, name: str, part: Part, width: int, seed: int):
         self.name, self.width, self.seed = name, width, seed
@@ -117,9 +165,9 @@ class _ClassHead(Head):
     def part(self) -> Part:
         return self._part
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree:
+    def shapes(self, recorded_start: Any, width: int) -> Tree:
         head, statistics = head_shapes(width, self.width)
-        rows = padded_rows(recorded_start["concepts"])
+        rows = padded_rows(recorded_start.concepts)
         return {
             "head": head,
             "statistics": statistics,
@@ -128,7 +176,7 @@ class _ClassHead(Head):
         }[self.name]
 
     def init_params(self, shapes: Tree) -> Tree:
-        """Of the head and the rows; groups and statistics are read."""
+        """Initializes the head and the rows; groups and statistics are read."""
         key = jax.random.key(self.seed)
         if self.name == "head":
             return new_head(shapes, jax.random.fold_in(key, 0))
@@ -140,7 +188,7 @@ class _ClassHead(Head):
 
 
 def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
-    """BadInput for a width or a scale that cannot be used."""
+    """Raise BadInput for an impossible width or scale."""
     check_least(system, 1, "width")
     if not 0 < system.scale <= 40:
         raise BadInput(
@@ -151,7 +199,7 @@ def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
 def _cosines_with_classes(
     bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
 ) -> jax.Array:
-    """What proves classes beside the encoder: cosines of terms with the first of them."""
+    """The proof of a run's classes: cosines of terms with the first classes."""
     tokens, positions, segments = (rows[name] for name in PACKED)
     pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
     vectors = apply_head(params["head"], statistics, pooled)
@@ -160,13 +208,13 @@ def _cosines_with_classes(
 
 
 def _saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
-    """The same by the classifier that was read of a run."""
+    """The same cosines, computed by the classifier read from a run."""
     classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
     return classifier.encode(terms) @ classes.T
 
 
 # -------------------------------------------------------------------------------------------------
-# Token jitter: in training, word pieces change places with their neighbours and some are left out.
+# Token jitter: during training some word pieces swap places and some are dropped.
 #
 # Not in the paper; the first released code has it (`compute_mask_and_shuffle` in
 # deep_multilingual_normalization/model.py, with noise 0.5, drop 0.1, two pieces kept). Of each
@@ -188,7 +236,7 @@ _LAST = jnp.finfo(jnp.float32).max  # of [SEP]: behind all pieces but those that
 
 
 def _draws(ids_BRL: jax.Array, site: int) -> jax.Array:
-    """float32 in (0, 1), uniform on a grid of 2^-23: one for each token, another one at each site.
+    """float32 in (0, 1), uniform on a grid of 2^-23: one per token, different at each site.
 
     Args:
         ids_BRL: uint32, `token_ids`: seed, step, term and place decide, however terms are packed.
@@ -199,7 +247,7 @@ def _draws(ids_BRL: jax.Array, site: int) -> jax.Array:
 
 
 def _normal(uniform: jax.Array) -> jax.Array:
-    """Draws in (0, 1) as those of a normal distribution of deviation 1."""
+    """Uniform draws in (0, 1), turned into standard normal ones."""
     return 2**0.5 * jax.lax.erf_inv(2 * uniform - 1)
 
 
@@ -213,7 +261,7 @@ def _jitter(
     noise: float,
     drop: float,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The packed rows with their word pieces moved and left out: tokens, positions, segments.
+    """The packed rows after jitter: tokens, positions, segments.
 
     Args:
         tokens_RL, positions_RL, segments_RL: int32, packed rows (`data_pipeline.batches.packing`).
@@ -301,7 +349,7 @@ class MLNormSystem(EncoderSystem):
 
     @property
     def jitters(self) -> bool:
-        """Whether word pieces are moved or left out."""
+        """Whether word pieces are moved or dropped."""
         return self.jitter_noise > 0 or self.jitter_drop > 0
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -318,8 +366,8 @@ class MLNormSystem(EncoderSystem):
             raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
 
-    def check_data(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        if self.within_group and not manifest["semantic_types"]:
+    def check_data(self, manifest: Manifest, folder: Path) -> None:
+        if self.within_group and not manifest.semantic_types:
             raise BadInput(
                 f"{folder} has no semantic types, but the softmax is over the concepts of a "
                 "semantic group; use --no-within-group, or a release with semantic types"
@@ -339,16 +387,11 @@ class MLNormSystem(EncoderSystem):
             _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            **super().start_to_record(encoder, manifest),
-            "concepts": manifest["counts"]["concepts"],
-        }
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
+        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
-    def shapes(self, recorded_start: Mapping[str, Any]) -> tuple[Params, Tree]:
-        """With the running statistics of the head as `extra`."""
+    def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
+        """Shapes; the running statistics of the head are in `extra`."""
         params, _ = super().shapes(recorded_start)
         return params, head_shapes(self.structure(recorded_start).config.hidden_size, self.width)[1]
 
@@ -357,19 +400,19 @@ class MLNormSystem(EncoderSystem):
         return new, new_statistics(extra)
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         classes = classes_of(source.folder)
         if is_first():
             write_classes(folder, classes)
-        groups = np.zeros(padded_rows(recorded_start["concepts"]), np.uint16)
+        groups = np.zeros(padded_rows(recorded_start.concepts), np.uint16)
         groups[: len(classes.concepts)] = classes.groups
         return {"class_groups": groups}
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """Cross-entropy of the softmax over the concepts (equation 5), averaged over the terms."""
         structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
         rate = structure.config.hidden_dropout
@@ -407,7 +450,7 @@ class MLNormSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
+        """acc@1 and other scores of held-out terms, by the nearest term and by the classes."""
         nearest = super().scorer(source, run)
         assert nearest is not None
         heldout = _HeldOutClasses(self, source)
@@ -450,7 +493,7 @@ class MLNormSystem(EncoderSystem):
 
 _TERMS_AT_ONCE = 16_384
 _ONCE = 1 << 40  # steps: more than any run has
-# Arrays of a batch: sets that classes have, and the one of these that a class of a term must have.
+# Arrays of a batch: the sets of each class, and the set that a term's class must have.
 _AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
@@ -523,43 +566,38 @@ class MLNormClassesSystem(EncoderSystem):
     def parts(self) -> dict[str, Part]:
         return {**super().parts(), "encoder": Part(rate=None)}
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            **super().start_to_record(encoder, manifest),
-            "concepts": manifest["counts"]["concepts"],
-        }
+    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
+        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
     def load_initial(
-        self, source: BatchSource, recorded_start: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], Params]:
+        self, source: BatchSource, recorded_start: Any = None
+    ) -> tuple[StartOfEncoder, Params]:
         raise BadInput(
             "this recipe trains classes on the vectors of a run of the recipe mlnorm; give its "
             "folder as --from"
         )
 
-    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[dict[str, Any], Params]:
-        identity: Any = run.identity
-        system = identity["config"]["system"]
-        if system["name"] != MLNormSystem.name:
+    def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfClasses, Params]:
+        name = run.described(Run).config.system.name
+        if name != MLNormSystem.name:
             raise BadInput(
-                f"--from: found a run of the system {system['name']!r}; expected one of "
+                f"--from: found a run of the system {name!r}; expected one of "
                 f"{MLNormSystem.name!r}, the first of the two steps"
             )
-        identity = typed(identity, EncoderRun, "run.json of the run to start from")
-        for name in ("width", "scale"):
-            if system[name] != getattr(self, name):
+        saved = run.described(_FirstRun)
+        system = saved.config.system
+        for name, there in (("width", system.width), ("scale", system.scale)):
+            if there != getattr(self, name):
                 raise BadInput(
-                    f"--from: the run has {name} {system[name]}, this run has "
-                    f"{getattr(self, name)}; give --{name} {system[name]}"
+                    f"--from: the run has {name} {there}, this run has "
+                    f"{getattr(self, name)}; give --{name} {there}"
                 )
-        ours, theirs = source.manifest, identity["dataset"]
+        ours, theirs = source.manifest, saved.dataset
         for what, mine, other in (
-            ("tokenizer", ours["tokenizer"]["hash"][:12], identity["tokenizer"]["hash"][:12]),
-            ("cleaning", ours["cleaning"], theirs["cleaning"]),
-            ("name of the terminology", ours["name"], theirs["name"]),
-            ("release", ours["release"], theirs["release"]),
+            ("tokenizer", ours.tokenizer.hash[:12], saved.tokenizer.hash[:12]),
+            ("cleaning", ours.cleaning, theirs.cleaning),
+            ("name of the terminology", ours.name, theirs.name),
+            ("release", ours.release, theirs.release),
         ):
             if mine != other:
                 raise BadInput(
@@ -568,8 +606,10 @@ class MLNormClassesSystem(EncoderSystem):
                 )
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
-        recorded_start = self.start_to_record(identity["start"]["encoder"], source.manifest)
-        recorded_start["row_length"] = float(learnt[learnt > 0].mean())
+        recorded_start = msgspec.structs.replace(
+            self.start_to_record(saved.start.encoder, source.manifest),
+            row_length=float(learnt[learnt > 0].mean()),
+        )
         carried = {name: run.params[name] for name in ("encoder", "head")}
         return recorded_start, {
             **carried,
@@ -578,7 +618,9 @@ class MLNormClassesSystem(EncoderSystem):
         }
 
     def learnt(self, run: SavedRun, source: BatchSource) -> np.ndarray:
-        """float32 [C, D]: the rows of the other run by this run's concepts; 0 where it has none."""
+        """float32 [C, D]: the other run's rows in this run's order of concepts; 0 for missing
+        ones.
+        """
         theirs = read_classes(run.folder).concepts
         ours = classes_of(source.folder).concepts
         number = {concept: row for row, concept in enumerate(theirs)}
@@ -591,7 +633,7 @@ class MLNormClassesSystem(EncoderSystem):
         return classes
 
     def precompute(
-        self, source: BatchSource, recorded_start: Mapping[str, Any], initial: Params, folder: Path
+        self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
         assert isinstance(source, CandidateBatches)
         listed = classes_of(source.folder)
@@ -607,7 +649,7 @@ class MLNormClassesSystem(EncoderSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
-            length=recorded_start["row_length"],
+            length=recorded_start.row_length,
         )
         groups = np.zeros(len(classes), np.uint16)
         groups[: len(listed.concepts)] = listed.groups
@@ -616,12 +658,12 @@ class MLNormClassesSystem(EncoderSystem):
     def write_vectors(
         self,
         source: CandidateBatches,
-        recorded_start: Mapping[str, Any],
+        recorded_start: Any,
         encoder: Any,
         head: dict[str, np.ndarray],
         path: Path,
     ) -> None:
-        """Write the vector of each term, without dropout and by the running statistics."""
+        """Write the vector of each term, without dropout and with the running statistics."""
         graph, _ = split_encoder(self.structure(recorded_start))
         placed = place(merge_encoder(graph, encoder))
         data = source.dataset
@@ -647,7 +689,7 @@ class MLNormClassesSystem(EncoderSystem):
     # ---- Candidates ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The k concepts of its group that are nearest to each term; float32, exact."""
+        """Finds the k nearest concepts in each term's group; float32, exact."""
         table, groups = (
             np.asarray(local_copy(view.mesh, view.params[name]))
             for name in ("classes", "class_groups")
@@ -681,7 +723,7 @@ class MLNormClassesSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
         Of each term those that are of its semantic group (and have a term in its language, if
@@ -708,7 +750,7 @@ class MLNormClassesSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1 and others of the held-out terms, by the classes."""
+        """acc@1 and other scores of held-out terms, by the classes."""
         heldout = _HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
@@ -863,11 +905,11 @@ def mlnorm_small() -> Config[MLNormSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Held-out terms as a quick look at a run: how often their concept is the most probable one.
+# Held-out terms, scored during training: how often their concept is the most probable one.
 
 
 class _HeldOutClasses:
-    """acc@1, acc@5 and mrr of the dataset's held-out terms by the classes, the group given.
+    """acc@1, acc@5 and MRR of held-out terms, by the classes of their given group.
 
     The group of a term is one of its concept's; of a term without any the softmax is over all.
 
@@ -892,8 +934,8 @@ class _HeldOutClasses:
         self.tokenizer = load_tokenizer(source.folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=system.model.pooling,
-            cleaning=source.manifest["cleaning"],
-            max_length=source.manifest["tokenizer"]["max_length"],
+            cleaning=source.manifest.cleaning,
+            max_length=source.manifest.tokenizer.max_length,
         )
 
     def scores(self, view: View) -> dict[str, float]:
@@ -919,14 +961,14 @@ class _HeldOutClasses:
         rounded = {name: round(float(value), 4) for name, value in scores.items()}
         return {**rounded, "classes": len(self.classes.concepts)}
 
-    def encoder(self, params: Any, recorded_start: Mapping[str, Any]) -> TermEncoder:
-        """What encodes with the parameters of the moment."""
+    def encoder(self, params: Any, recorded_start: Any) -> TermEncoder:
+        """An encoder with the current parameters."""
         graph, _ = split_encoder(self.system.structure(recorded_start))
         return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained concept classifier as a folder: the encoder for the Hub, the head and the classes.
+# The export of a concept classifier: the encoder for the Hub, the head and the classes.
 #
 # Beside what `export_encoder` writes
 #   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias,
@@ -935,18 +977,14 @@ class _HeldOutClasses:
 #   classifier.json        the scale of cosines
 #   concept_classifier.py  all of it in PyTorch, without coder_jax
 
-_TABLE, _SETTINGS, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
+_TABLE, CLASSIFIER, _MODULE = "classes.safetensors", "classifier.json", "concept_classifier.py"
 
 
-class _Settings(TypedDict):
-    """What classifier.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """classifier.json."""
 
     scale: float
-
-
-def is_classifier(path: str | Path) -> bool:
-    """Whether a folder is an export with classes."""
-    return (Path(path) / _SETTINGS).is_file()
 
 
 def _trained_classifier(
@@ -965,7 +1003,7 @@ def _trained_classifier(
 def _export_classifier(
     system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
-    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+    """Export a run; results and errors are those of `export_encoder`.
 
     Args:
         system, run: what was trained.
@@ -982,17 +1020,17 @@ def _export_classifier(
 
 
 def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:
-    """Write the files beside the encoder's."""
+    """Write the classifier's files."""
     tensors = {"classes": classifier.table, **classifier.head}
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
-    write_json(folder / _SETTINGS, {"scale": classifier.scale})
+    write_json(folder / CLASSIFIER, dataclasses.asdict(_Settings(classifier.scale)))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
 def _compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
-    """The largest difference of probabilities of the exported PyTorch module and ours.
+    """The largest difference of probabilities between the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.
@@ -1019,7 +1057,7 @@ def read_classifier(folder: Path) -> ConceptClassifier:
     Raises:
         BadInput: if its files cannot be read.
     """
-    settings = typed(read_json(folder / _SETTINGS), _Settings, str(folder / _SETTINGS))
+    settings = typed(read_json(folder / CLASSIFIER), _Settings, str(folder / CLASSIFIER))
     try:
         tensors = load_file(folder / _TABLE)
         table = tensors.pop("classes")
@@ -1032,5 +1070,5 @@ def read_classifier(folder: Path) -> ConceptClassifier:
         tensors,
         table,
         read_classes(folder),
-        scale=settings["scale"],
+        scale=settings.scale,
     )

@@ -1,20 +1,26 @@
-"""Candidates of each mention of a folder, by generators that were not trained on it."""
+"""Candidates of a folder's mentions, each from generators that were not trained on the mention."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coder_jax.encoding.vector_files import hash_of_encoder
-from coder_jax.systems.encoder_system import of_another_run
 from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.ranking import ranked
 from coder_jax.systems.recall_rank.training import MentionRun, RecallSystem, dev_scores
-from coder_jax.training.run_folder import read_run_identity, small_files, system_name
+from coder_jax.systems.recipes import system_of
+from coder_jax.training.run_folder import (
+    RunJson,
+    read_run_identity,
+    small_files,
+    system_name,
+    typed_run,
+)
 from data_pipeline.batches.mentions import folds_of, read_fold
 from data_pipeline.dataset.mentions import (
     CANDIDATES,
@@ -28,11 +34,11 @@ from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Generators that were each trained without one fold: which one has not seen a mention.
+# Generators that were each trained without one fold, and which of them has not seen a mention.
 
 
 def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
-    """int64 [M]: for each training mention the number of the run that was trained without it.
+    """int64 [M]: for each training mention the number of the run trained without it.
 
     Args:
         runs: folders of runs of the recipe recall, one without each fold, in any order.
@@ -42,19 +48,24 @@ def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
         BadInput: if one is no such run, has seen all mentions or others, or if together they do not
             leave out each fold once.
     """
-    identities = [_identity(run) for run in runs]
-    batches = [one["config"]["system"]["batch"] for one in identities]
-    for run, identity, batch in zip(runs, identities, batches, strict=True):
-        _check_data(run, identity, data)
-        if not batch["fold"]:
+    batches = []
+    for run in runs:
+        identity = _identity(run)
+        saved = typed_run(identity, MentionRun, run)
+        _check_data(run, saved, data)
+        system = system_of(identity)
+        assert isinstance(system, RecallSystem)
+        batch = system.batch
+        batches.append(batch)
+        if not batch.fold:
             raise BadInput(
                 f"--folds: {run} was trained on all mentions, those of its lists, too; expected "
                 f"runs without a fold each, such as those of --fold 1/{max(2, len(runs))} and "
                 "following"
             )
-        if of_another_run(identity["start"]):
+        if saved.start.is_another_run:
             tell(f"{run} began with another run: see that this one was trained without its fold")
-    folds, seeds = [read_fold(batch["fold"]) for batch in batches], [b["seed"] for b in batches]
+    folds, seeds = [read_fold(batch.fold) for batch in batches], [batch.seed for batch in batches]
     found = ", ".join(
         f"{run} without {fold} of seed {seed}"
         for run, fold, seed in zip(runs, folds, seeds, strict=True)
@@ -75,7 +86,7 @@ def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
     return run_without[folds_of(data.splits["train"].mentions.strings, of, seeds[0])]
 
 
-def _identity(run: str) -> Mapping[str, Any]:
+def _identity(run: str) -> RunJson:
     found = system_name(run)
     if found != RecallSystem.name:
         what = "no run" if found is None else f"a run of the system {found!r}"
@@ -83,11 +94,11 @@ def _identity(run: str) -> Mapping[str, Any]:
             f"--folds: {run} is {what}; expected runs of the recipe recall, which say what they "
             "were trained without"
         )
-    return read_run_identity(small_files(run), MentionRun)
+    return read_run_identity(small_files(run))
 
 
-def _check_data(run: str, identity: Mapping[str, Any], data: MentionDataset) -> None:
-    theirs, ours = identity["dataset"]["content_hash"], data.manifest["content_hash"]
+def _check_data(run: str, saved: MentionRun, data: MentionDataset) -> None:
+    theirs, ours = saved.dataset.content_hash, data.manifest.content_hash
     if theirs != ours:
         raise BadInput(
             f"--folds: {run} was trained on mentions of hash {theirs[:12]}, but {data.folder} has "
@@ -96,7 +107,7 @@ def _check_data(run: str, identity: Mapping[str, Any], data: MentionDataset) -> 
 
 
 # -------------------------------------------------------------------------------------------------
-# A folder of mentions with their candidates: what a ranker is trained on.
+# A folder of mentions with their candidates, on which a ranker is trained.
 
 _HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "number")
 
@@ -111,7 +122,7 @@ def write_candidates(
     *,
     cache: bool = False,
 ) -> Iterator[str]:
-    """Write a folder of mentions and candidates; lines for people come back.
+    """Write a folder of mentions with candidates; returns lines for people.
 
     Args:
         generators: find them.
@@ -140,7 +151,7 @@ def write_candidates(
             "k": k,
             "out of fold": unseen_by is not None,
         }
-        manifest = {**data.manifest, "candidates": made_by}
+        manifest = dataclasses.replace(data.manifest, candidates=made_by)
         write_identity(new / MENTIONS.file, MENTIONS, manifest)
         with (new / CANDIDATES_TABLE).open("w", encoding="utf-8", newline="\n") as file:
             file.write("\t".join(_HEADER) + "\n")

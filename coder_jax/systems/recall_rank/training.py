@@ -1,4 +1,4 @@
-"""Recall and rank: a generator of candidates, and a ranker that is led by keywords.
+"""Recall and rank: a candidate generator, and a ranker with keyword-guided attention.
 
 Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv 2101.09101,
 2021. From top to bottom: what both share, the generator's losses (section 3.1.1, equations 6 to 8),
@@ -11,7 +11,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypedDict
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,14 +27,16 @@ from coder_jax.evaluation.several_concepts import accuracy, number_accuracy
 from coder_jax.evaluation.several_concepts import recall_at_k as recall_at
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.bert import Bert, Probes, merge_encoder, split_encoder
-from coder_jax.models.hf_files import EncoderSettings, here_or_fetched
+from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import read_config
 from coder_jax.systems.encoder_system import (
     PACKED,
+    EncoderOfRun,
     EncoderSystem,
     Head,
     ModelConfig,
     RunWithEncoder,
+    StartOfEncoder,
     drop_vectors,
     encoder_of,
     export_trained,
@@ -64,6 +66,7 @@ from coder_jax.systems.recall_rank.ranking import (
     read_head,
     score_of,
 )
+from coder_jax.training.run_folder import AnyDataOfRun, Run
 from coder_jax.training.system import (
     Batch,
     Config,
@@ -95,38 +98,50 @@ from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_
 from data_pipeline.dataset.mentions import (
     WORDS,
     MentionDataset,
+    MentionManifest,
     MentionSplit,
     candidate_rows,
     token_table,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer
-from data_pipeline.files.identity import Count, Hash, read_json, typed
+from data_pipeline.files.identity import Count, read_json, typed
 from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.keywords import keyword_lines
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a generator or a ranker holds, key by key: types for `identity.typed`.
+# The content of run.json for generators and rankers, as types for `identity.typed`.
 
 
-class MentionsOfRun(TypedDict):
-    """What run.json says of the mentions and their dictionary."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MentionsOfRun(AnyDataOfRun):
+    """The mentions of a run and their dictionary, in run.json."""
 
-    name: str
-    release: str
-    cleaning: str
     counts: dict[str, Count]
-    content_hash: Hash
 
 
+class StartOfRanker(StartOfEncoder, frozen=True, kw_only=True):
+    """What run.json says of the start of a ranker."""
+
+    keyword_kinds: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MentionRun(RunWithEncoder):
     """run.json of a system that learns from mentions."""
 
     dataset: MentionsOfRun
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RankRun(MentionRun):
+    """run.json of a ranker."""
+
+    start: StartOfRanker
+
+
 # -------------------------------------------------------------------------------------------------
-# What generator and ranker share: mentions as data, one dense layer, the best by accuracy.
+# What generator and ranker share: mentions as data, one dense layer, the choice of checkpoint.
 
 _INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
 
@@ -143,7 +158,7 @@ class _DenseHead(Head):
     def part(self) -> Part:
         return Part(decay=True)
 
-    def shapes(self, recorded_start: Mapping[str, Any], width: int) -> Tree | None:
+    def shapes(self, recorded_start: Any, width: int) -> Tree | None:
         sizes = {"kernel": (width, self.outputs), "bias": (self.outputs,)}
         return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
 
@@ -151,24 +166,24 @@ class _DenseHead(Head):
         normal = jax.random.normal(jax.random.key(self.seed), shapes["kernel"].shape)
         return {"kernel": _INITIAL_SPREAD * normal, "bias": jnp.zeros(self.outputs)}
 
-    def from_run(self, run: SavedRun, shapes: Tree, manifest: Mapping[str, Any]) -> Tree | None:
+    def from_run(self, run: SavedRun, shapes: Tree, manifest: MentionManifest) -> Tree | None:
         return run.params[self.name]
 
 
-def _summary_of_mentions(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model card tells of the data, from run.json."""
-    counts = dataset["counts"]
+def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
+    """The facts about the data for the model card, from run.json."""
+    counts = dataset.counts
     return {
-        "mentions": f"{dataset['name']} {dataset['release']}",
+        "mentions": f"{dataset.name} {dataset.release}",
         "training mentions": f"{counts['train: mentions']:,}",
         "concepts": f"{counts['concepts']:,}",
         "names": f"{counts['names']:,}",
-        "cleaning": dataset["cleaning"],
+        "cleaning": dataset.cleaning,
     }
 
 
 def _dev_mentions(data: MentionDataset) -> MentionSplit:
-    """The mentions that a run is chosen by.
+    """The mentions by which a run's best checkpoint is chosen.
 
     Raises:
         BadInput: if there are none.
@@ -232,13 +247,13 @@ def _number_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores of answers that a run is chosen by, as the paper counts (Liang, Xue, Ruan 2021, 4.2).
+# Scores by which a run's best checkpoint is chosen (Liang, Xue, Ruan 2021, 4.2).
 
 _RECALL_AT = (1, 2, 5, 10)
 
 
 def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float]:
-    """accuracy of all mentions, of those of one concept and of several; recall@k; number.
+    """Accuracy (of all mentions, of those with one and with several concepts), recall@k, number.
 
     What no mention counts for is left out.
 
@@ -261,7 +276,7 @@ def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float
 
 
 # -------------------------------------------------------------------------------------------------
-# The candidate generator: mentions and names in one space, and how many concepts a mention has.
+# The candidate generator: a common space of mentions and names, and the number of concepts.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.1 (multi-task candidate generator, MTCG).
@@ -276,7 +291,7 @@ class RecallSystem(EncoderSystem):
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[Any] = MentionRun
+    content: ClassVar[type[Run]] = MentionRun
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
 
@@ -294,7 +309,7 @@ class RecallSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
         return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -322,8 +337,8 @@ class RecallSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+        """L = L_t + L_c (equation 6), averaged over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
 
@@ -356,10 +371,10 @@ class RecallSystem(EncoderSystem):
 
         return pass_loss
 
-    # ---- Negatives of the encoder of the moment ----
+    # ---- Negatives by the current encoder ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The kn names of other concepts that are nearest to each mention (algorithm 1).
+        """Finds the kn names of other concepts that are nearest to each mention (algorithm 1).
 
         With them the own name that is nearest, where own names are chosen so. Before the first
         step any names of others, as in the paper, and the own names most alike in characters.
@@ -391,7 +406,7 @@ class RecallSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy, recall at k and accuracy of the number, of the mentions to choose by."""
+        """Accuracy, recall@k and accuracy of the number, for the mentions of `_dev_mentions`."""
         assert isinstance(source, RecallBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -408,17 +423,17 @@ class RecallSystem(EncoderSystem):
         return score
 
     def generator(
-        self, params: Params, recorded_start: Mapping[str, Any], source: BatchSource
+        self, params: Params, recorded_start: Any, source: BatchSource
     ) -> CandidateGenerator:
-        """The generator with some parameters, on one device."""
+        """The generator with given parameters, on one device."""
         graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
             merge_encoder(graph, params["encoder"]),
             load_tokenizer(source.folder / "tokenizer"),
             EncoderSettings(
                 pooling=self.model.pooling,
-                cleaning=source.manifest["cleaning"],
-                max_length=source.manifest["tokenizer"]["max_length"],
+                cleaning=source.manifest.cleaning,
+                max_length=source.manifest.tokenizer.max_length,
             ),
         )
         return CandidateGenerator(encoder, params["number"])
@@ -458,7 +473,7 @@ def _number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Arra
 
 
 # -------------------------------------------------------------------------------------------------
-# The ranker: whether a candidate is a concept of a mention, by attention led by keywords.
+# The ranker: is a candidate a concept of the mention? Its attention is guided by keywords.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.2 (keyword-attentive ranker, KAR).
@@ -473,7 +488,7 @@ class RankSystem(EncoderSystem):
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[Any] = MentionRun
+    content: ClassVar[type[Run]] = _RankRun
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
@@ -491,7 +506,7 @@ class RankSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="score", outputs=1, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
         return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -514,25 +529,22 @@ class RankSystem(EncoderSystem):
 
     # ---- Parameters ----
 
-    def start_to_record(
-        self, encoder: Mapping[str, Any], manifest: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        types = read_config(encoder["config"]).type_vocab_size
+    def start_to_record(self, encoder: EncoderOfRun, manifest: MentionManifest) -> StartOfEncoder:
+        types = read_config(encoder.config).type_vocab_size
         if types < 2:
             raise BadInput(
                 f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
                 "apart by two: use a BERT"
             )
-        kinds = list(manifest["keyword_kinds"])
-        return {**super().start_to_record(encoder, manifest), "keyword_kinds": kinds}
+        return StartOfRanker(encoder=encoder, keyword_kinds=list(manifest.keyword_kinds))
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Mapping[str, Any], mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         """Mean binary cross-entropy over the pairs (equation 11)."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
-        number, after = len(recorded_start["keyword_kinds"]), self.mask == "after"
+        number, after = len(recorded_start.keyword_kinds), self.mask == "after"
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"])
@@ -559,7 +571,9 @@ class RankSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
+        """Accuracy and other scores for the mentions of `_dev_mentions`, with and without the
+        generator.
+        """
         assert isinstance(source, RankBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -574,7 +588,7 @@ class RankSystem(EncoderSystem):
                 merge_encoder(graph, view.params["encoder"]),
                 view.params["score"],
                 pairs,
-                probes=len(view.recorded_start["keyword_kinds"]),
+                probes=len(view.recorded_start.keyword_kinds),
                 mask=self.mask,
             ).reshape(lists.names.shape)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)
@@ -590,12 +604,12 @@ class RankSystem(EncoderSystem):
     def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
         assert isinstance(source, RankBatches)
 
-        kinds = list(source.manifest["keyword_kinds"])
+        kinds = list(source.manifest.keyword_kinds)
         table, _ = token_table(
             load_tokenizer(source.folder / "tokenizer"),
             terms,
-            cleaning=source.manifest["cleaning"],
-            max_length=source.manifest["tokenizer"]["max_length"],
+            cleaning=source.manifest.cleaning,
+            max_length=source.manifest.tokenizer.max_length,
             keywords=keywords_of(source.folder / WORDS, kinds),
         )
         rows, strings = _neighbours(len(terms)), inputs_of(table)
@@ -629,7 +643,7 @@ class RankSystem(EncoderSystem):
 
 
 def _neighbours(terms: int) -> np.ndarray:
-    """int64 [terms, 2]: pairs of each of some terms and the next one."""
+    """int64 [terms, 2]: pairs of each sample term and the next one."""
     return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)
 
 
@@ -752,7 +766,7 @@ def rank_small() -> Config[RankSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained generator or ranker as a folder for the Hub.
+# The export of a generator or ranker.
 #
 # Beside what `export_encoder` writes, of a generator
 #   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
@@ -763,19 +777,15 @@ def rank_small() -> Config[RankSystem]:
 #   keywords.tsv            word TAB kind
 #   term_ranker.py          all of it in PyTorch, without coder_jax
 
-_GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
+GENERATOR, _NUMBER = "generator.json", "generator.safetensors"
 _MODULE = "term_ranker.py"
 
 
-class _GeneratorSettings(TypedDict):
-    """What generator.json must have."""
+@dataclasses.dataclass(frozen=True)
+class _GeneratorSettings:
+    """generator.json."""
 
     distance: str
-
-
-def is_generator(path: str | Path) -> bool:
-    """Whether a model, by folder, address or hub id, is the export of a generator."""
-    return (here_or_fetched(path) / _GENERATOR).is_file()
 
 
 # ---- The generator ----
@@ -789,19 +799,19 @@ def _export_generator(
 
     def write(folder: Path) -> dict[str, float]:
         _write_head(folder / _NUMBER, run.params["number"])
-        write_json(folder / _GENERATOR, {"distance": "euclidean"})
+        write_json(folder / GENERATOR, dataclasses.asdict(_GeneratorSettings("euclidean")))
         return {}
 
     return export_trained(system, run, out, beside=write, **options)
 
 
 def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
-    """The generator of an export, whose encoder is given.
+    """The generator of an export, made with a given encoder.
 
     Raises:
         BadInput: if its files cannot be read.
     """
-    typed(read_json(folder / _GENERATOR), _GeneratorSettings, str(folder / _GENERATOR))
+    typed(read_json(folder / GENERATOR), _GeneratorSettings, str(folder / GENERATOR))
     return CandidateGenerator(encoder, read_head(folder / _NUMBER))
 
 
@@ -810,16 +820,15 @@ def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
 
 def _trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
     """The ranker of a run."""
-    identity: Any = run.identity
-    kinds = identity["start"]["keyword_kinds"]
+    saved = run.described(_RankRun)
     return TermRanker(
         trained_bert(run),
         load_tokenizer(run.folder / "tokenizer"),
         run.params["score"],
-        keywords_of(run.folder / "words.tsv", kinds),
+        keywords_of(run.folder / "words.tsv", saved.start.keyword_kinds),
         mask=system.mask,
-        cleaning=identity["dataset"]["cleaning"],
-        max_length=identity["tokenizer"]["max_length"],
+        cleaning=saved.dataset.cleaning,
+        max_length=saved.tokenizer.max_length,
         pair_length=system.batch.pair_length,
     )
 
@@ -839,22 +848,22 @@ def _export_ranker(
 
 
 def _write_ranker(folder: Path, ranker: TermRanker) -> None:
-    """Write the files beside the encoder's."""
+    """Write the ranker's files."""
     _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
-    settings: RankerSettings = {
-        "mask": ranker.mask,
-        "cleaning": ranker.cleaning,
-        "max_length": ranker.max_length,
-        "pair_length": ranker.pair_length,
-        "keyword_kinds": ranker.keywords.kinds,
-    }
-    write_json(folder / RANKER, dict(settings))
+    settings = RankerSettings(
+        mask=ranker.mask,
+        cleaning=ranker.cleaning,
+        max_length=ranker.max_length,
+        pair_length=ranker.pair_length,
+        keyword_kinds=ranker.keywords.kinds,
+    )
+    write_json(folder / RANKER, dataclasses.asdict(settings))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
 
 
 def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
-    """The largest difference of probabilities of the exported PyTorch module and ours.
+    """The largest difference of probabilities between the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.

@@ -1,4 +1,4 @@
-"""The command `encode`: lines in, .npy out, messages, stops and kills, two hosts."""
+"""The command `encode`: its .npy file, messages, stops and kills, two hosts."""
 
 import io
 import json

@@ -176,7 +176,7 @@ def test_what_only_a_dictionary_uses_is_not_ignored(folder, tmp_path, capsys):
 def test_a_model_that_says_little_of_itself(folder, tmp_path):
     model = tmp_path / "bare"
     shutil.copytree(folder / "two", model)
-    write_settings(model, EncoderSettings(pooling="mean"), {})
+    write_settings(model, EncoderSettings(pooling="mean"))
     assert _load_subject("bare", str(model)).facts == [("model", str(model))]
 
 

@@ -47,7 +47,7 @@ def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
     terms = [f"term {i}" for i in range(tiny.term_start[-1])]
     made = dataclasses.replace(
         tiny,
-        manifest=tiny.manifest | {"semantic_types": ["T025 Cell", "T033 Finding"]},
+        manifest=dataclasses.replace(tiny.manifest, semantic_types=["T025 Cell", "T033 Finding"]),
         type_start=np.array([0, 1, 1, 3]),
         types=np.array([1, 0, 1]),
         cuis=["C1", "C2", "C3"],
@@ -58,7 +58,7 @@ def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
     assert benchmark.terms == [terms[i] for i in tiny.term_start[:-1]]
     assert benchmark.of_type["Finding"].tolist() == [True, False, True]
     assert benchmark.of_type["Cell"].tolist() == [False, False, True]
-    assert benchmark.content_hash == tiny.manifest["content_hash"]
+    assert benchmark.content_hash == tiny.manifest.content_hash
 
 
 def test_names_of_types():

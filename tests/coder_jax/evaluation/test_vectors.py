@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 from evaluating import records_in, run, write_toy
+from tiny_names import skip_gram_manifest
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation import vectors as word2vec_files
@@ -23,7 +24,6 @@ from coder_jax.evaluation.vectors import (
 )
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import StringVectors, write_skip_grams
-from data_pipeline.sources.text import rules_hash
 
 
 def test_vectors_of_terms_that_are_encoded_already():
@@ -82,15 +82,11 @@ def table(**vectors):
     return StringVectors(names, np.full(len(names), 3), rows)
 
 
-def about(variant):
-    return {"variant": variant, "word_rules": rules_hash()}
-
-
 @pytest.fixture
 def folder(tmp_path):
     tables = {"words": table(heart=[1, 0], attack=[0, 2], stroke=[3, 3])}
     tables |= {"names": table(heart_attack=[5, 5], stroke=[7, 7]), "concepts": table(C1=[9, 9])}
-    return write_skip_grams(tmp_path / "sgsc", tables, about("names_concepts")).folder
+    return write_skip_grams(tmp_path / "sgsc", tables, skip_gram_manifest("names_concepts")).folder
 
 
 def test_terms_by_the_words_that_the_text_was_divided_into(folder):
@@ -125,7 +121,7 @@ def test_folders_that_cannot_be_used(folder, tmp_path):
     with pytest.raises(BadInput, match="found 3 vectors, none for what .*such as 'asthma'"):
         open_table(folder, "words", ["asthma"])
     some = {"words": table(heart=[1, 0]), "names": table(), "concepts": table()}
-    write_skip_grams(tmp_path / "sgw", some, about("words"))
+    write_skip_grams(tmp_path / "sgw", some, skip_gram_manifest("words"))
     with pytest.raises(BadInput, match="sgw: found vectors of words, none of names; expected"):
         open_table(tmp_path / "sgw", "names", TERMS)
 

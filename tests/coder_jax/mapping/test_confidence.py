@@ -217,7 +217,7 @@ def test_what_was_promised_holds_for_other_names(names, normalizer):
     normalizer = Normalizer(
         normalizer.dictionary,
         normalizer.candidates,
-        rule=Rule(measured=Confidence(*rule[1:]), least_confidence=least),
+        rule=Rule(measured=rule.confidence, least_confidence=least),
     )
     answers = normalizer.answers(mentions[1::2])
     near = [(a, c) for a, c in zip(answers, gold[1::2], strict=True) if a.status != "exact"]

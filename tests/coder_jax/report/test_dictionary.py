@@ -217,13 +217,14 @@ def test_nearest_of_the_same_group_by_hand():
 
 
 def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
+    dataset = tiny_dataset(concepts=4, triplets=2)
     dataset = dataclasses.replace(
-        tiny_dataset(concepts=4, triplets=2),
+        dataset,
+        manifest=dataclasses.replace(dataset.manifest, semantic_types=[]),
         cuis=["A", "B", "C", "D"],
         type_start=np.zeros(5, np.int64),
         types=np.zeros(0, np.int32),
     )
-    dataset.manifest["semantic_types"] = []
     (tmp_path / "manifest.json").write_text("{}")
     monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda path, strings: dataset)
     assert terms._read_semantic_types(tmp_path) == {}

@@ -5,6 +5,7 @@ import dataclasses
 import shutil
 
 import jax
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -25,7 +26,7 @@ from coder_jax.systems.recipes import _SYSTEMS
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training import start as start_module
 from coder_jax.training.checkpoints import read_params, saved_steps
-from coder_jax.training.run_folder import read_run_identity
+from coder_jax.training.run_folder import CarriedFrom, read_run_identity
 from coder_jax.training.start import read_other_run
 from coder_jax.training.system import System
 from coder_jax.training.train import train
@@ -55,9 +56,10 @@ def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, caps
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
     there = read_run_identity(first)["start"]["encoder"]
     assert there.pop("weights_hash"), "that is of the encoder with which the first run began"
-    assert {name: about["encoder"][name] for name in there} == there
-    assert "weights_hash" not in about["encoder"]
-    assert about["encoder"]["license"] == "mit" and about["encoder"]["run"]["step"] == 6
+    told = msgspec.to_builtins(about.encoder)
+    assert {name: told[name] for name in there} == there
+    assert "weights_hash" not in told
+    assert told["license"] == "mit" and told["run"]["step"] == 6
     said = capsys.readouterr().out
     assert f"{first} has pooling cls, this run has mean" in said
     assert f"starting with the encoder of step 6 of {first}" in said
@@ -96,13 +98,13 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_with_the_same_step_aga
     assert told["step"] == 6 and saved_steps(other)[-1] == 9
     assert read_run_identity(out)["start"] == start
     with pytest.raises(BadInput, match=f"{flag} .*begins with its checkpoint of step 4, which is"):
-        read_other_run(flag, str(other), best=False, provenance={"step": 4})
+        read_other_run(flag, str(other), best=False, provenance=CarriedFrom(step=4, run=""))
 
 
 def test_all_hosts_begin_with_the_step_that_the_first_one_sees(first, source, monkeypatch):
     monkeypatch.setattr(start_module, "first_decides", lambda own: 3 if own == 6 else own)
     about, params = config(first, "x").system.resolved().load_initial(source)
-    assert about["encoder"]["run"]["step"] == 3
+    assert about.encoder.run.step == 3
     trained = read_params(first, 3)["encoder"]
     jax.tree.map(np.testing.assert_array_equal, params["encoder"], trained)
 
@@ -110,8 +112,8 @@ def test_all_hosts_begin_with_the_step_that_the_first_one_sees(first, source, mo
 def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
     system = config(first, tmp_path).system.resolved()
     other = Stops(source, after=99)
-    tokenizer = source.manifest["tokenizer"] | {"hash": "f" * 64}
-    other.manifest = source.manifest | {"tokenizer": tokenizer}
+    tokenizer = dataclasses.replace(source.manifest.tokenizer, hash="f" * 64)
+    other.manifest = dataclasses.replace(source.manifest, tokenizer=tokenizer)
     with pytest.raises(BadInput, match="build the dataset with that run's tokenizer"):
         system.load_initial(other)
     identity = read_run_identity(first)
@@ -229,7 +231,7 @@ def test_a_start_that_has_changed_or_was_a_run(model, trained, tmp_path):
     moved = dataclasses.replace(system.model, init=str(other))
     with pytest.raises(BadInput, match="has other weights than when the run began"):
         interpolated(dataclasses.replace(system, model=moved), run, 0.5)
-    start = {**run.identity["start"], "from": {"folder": "runs/other", "step": 3}}
+    start = {**run.identity["start"], "from": {"run": "0" * 64, "step": 3}}
     begun = dataclasses.replace(run, identity={**run.identity, "start": start})
     with pytest.raises(BadInput, match="the run began with what another run had learnt"):
         interpolated(system, begun, 0.5)

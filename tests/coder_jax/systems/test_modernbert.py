@@ -18,7 +18,7 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.models.modernbert import ModernBertConfig
-from coder_jax.systems.encoder_system import interpolated
+from coder_jax.systems.encoder_system import EncoderOfRun, interpolated
 from coder_jax.systems.recall_rank.training import RankSystem
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
@@ -128,9 +128,10 @@ def test_half_way_between_start_and_end(model, straight):
 
 
 def test_a_ranker_of_pairs_needs_token_types(model):
-    about = {"config": json.loads((model / "config.json").read_text()), "pooler": False}
+    config = json.loads((model / "config.json").read_text())
+    about = EncoderOfRun(config=config, pooler=False, license=None)
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs.*: use a BERT"):
-        RankSystem().start_to_record(about, {"keyword_kinds": []})
+        RankSystem().start_to_record(about, None)
 
 
 def test_one_with_word_pieces_gets_more_of_them(tmp_path, capsys):

@@ -12,7 +12,8 @@ from tiny_bert import TINY
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.encoder_system import ModelConfig
+from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig
+from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.state import (
     _bytes_per_device,
     check_parts,
@@ -31,11 +32,8 @@ SYSTEM = CoderSystem(model=ModelConfig(dtype="float32"), batch=BatchSpec(groups=
 
 
 def step_of(relations, devices=8, shard_encoder=False):
-    about = {
-        "encoder": {"config": TINY.to_hf(), "pooler": True},
-        "relations": relations,
-        "types": 0,
-    }
+    encoder = EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None)
+    about = StartOfGroups(encoder=encoder, relations=relations, types=0)
     config = Config(recipe="test", system=SYSTEM, run=RunConfig(shard_encoder=shard_encoder))
     return make_step(config, about, (), devices=jax.devices()[:devices])
 

@@ -17,7 +17,8 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert, read_config
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
-from coder_jax.systems.encoder_system import ModelConfig, _dropout_ids
+from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig, _dropout_ids
+from coder_jax.systems.group_system import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
@@ -60,8 +61,8 @@ def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True, m
         optimizer=CONFIG,
         run=RunConfig(passes=passes, shard_encoder=shard_encoder),
     )
-    encoder = {"config": model.to_hf(), "pooler": model.pooled}
-    about = {"encoder": encoder, "relations": 5, "types": 4}
+    encoder = EncoderOfRun(config=model.to_hf(), pooler=model.pooled, license=None)
+    about = StartOfGroups(encoder=encoder, relations=5, types=4)
     step = make_step(
         config, about, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
     )

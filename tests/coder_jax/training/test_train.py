@@ -260,9 +260,8 @@ def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
 @pytest.mark.usefixtures("on_one_device")
 def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
     other = Stops(source, after=99)
-    other.manifest = source.manifest | {
-        "tokenizer": source.manifest["tokenizer"] | {"hash": "f" * 64}
-    }
+    tokenizer = dataclasses.replace(source.manifest.tokenizer, hash="f" * 64)
+    other.manifest = dataclasses.replace(source.manifest, tokenizer=tokenizer)
     with pytest.raises(BadInput, match="tokenized with tiny, hash ffffffffffff; build the dataset"):
         train(config(model, tmp_path / "run"), other)
     assert not (tmp_path / "run").exists()
@@ -275,7 +274,8 @@ def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_p
         ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
     ):
         other = Stops(source, after=99)
-        other.manifest = source.manifest | {"tokenizer": source.manifest["tokenizer"] | change}
+        tokenizer = dataclasses.replace(source.manifest.tokenizer, **change)
+        other.manifest = dataclasses.replace(source.manifest, tokenizer=tokenizer)
         with pytest.raises(BadInput, match=message):
             train(config(model, tmp_path / "run"), other)
     assert not (tmp_path / "run").exists()
@@ -287,7 +287,7 @@ def test_what_a_run_wants_and_the_dataset_lacks_is_said_at_once(model, source, t
     bare.folder = tmp_path
     with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out"):
         train(config(model, tmp_path / "run", eval_steps=3), bare)
-    bare.manifest = source.manifest | {"relations": []}
+    bare.manifest = dataclasses.replace(source.manifest, relations=[])
     with pytest.raises(BadInput, match="has no relations; give --mu 0"):
         train(config(model, tmp_path / "run"), bare)
     assert not (tmp_path / "run").exists()

@@ -39,10 +39,11 @@ SPEC = TermSpec(terms=12, groups=4, row_length=32, seed=3)
 
 def make(*, semantic_groups=None, **changes):
     dataset = tiny_dataset(concepts=30, triplets=10, **changes)
-    manifest = dataset.manifest | {
-        "semantic_types": TYPES,
-        "filters": {"semantic_groups": semantic_groups},
-    }
+    manifest = dataclasses.replace(
+        dataset.manifest,
+        semantic_types=TYPES,
+        filters={"semantic_groups": semantic_groups},
+    )
     return dataclasses.replace(dataset, manifest=manifest)
 
 
@@ -74,7 +75,7 @@ def test_rows_are_of_the_groups_that_the_dataset_was_built_with():
 def two_languages():
     """Every third term is French."""
     dataset = make()
-    manifest = {**dataset.manifest, "languages": ["ENG", "FRE"]}
+    manifest = dataclasses.replace(dataset.manifest, languages=["ENG", "FRE"])
     french = np.arange(dataset.term_start[-1]) % 3 == 0
     return dataclasses.replace(dataset, manifest=manifest, term_language=french.astype(np.uint8))
 

@@ -82,13 +82,13 @@ def test_all_arguments_arrive(model, tmp_path):
     arguments[arguments.index("ENG", arguments.index("ENG") + 1)] = "FRE"
     assert main(arguments) == 0
     data = open_dataset(out, strings=True)
-    assert data.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa"]
-    assert data.manifest["release"] == "mine" and data.manifest["languages"] == ["ENG", "FRE"]
+    assert data.manifest.relations == ["CHD|isa", "PAR|inverse_isa"]
+    assert data.manifest.release == "mine" and data.manifest.languages == ["ENG", "FRE"]
     assert np.diff(data.token_start).max() == 9
     assert "Limb pain" not in data.terms and "Heart disease (disorder)" in data.terms
     mention = (out / "heldout" / "mentions.tsv").read_text().splitlines()[1].split("\t")[0]
     assert mention not in data.terms
-    assert data.manifest["held_out"]["mentions"] == 1
+    assert data.manifest.held_out.mentions == 1
     listed = (out / "heldout" / "dictionary.tsv").read_text()
     assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
 
@@ -96,13 +96,13 @@ def test_all_arguments_arrive(model, tmp_path):
 def test_ontology_of_several_blocks(options):
     out = build_dataset(options)
     data = open_dataset(out, strings=True)
-    counts = data.manifest["counts"]
-    assert len(data.manifest["shards"]) == 3
-    assert counts["concepts"] == len(data.cuis) == 2500
-    assert counts["terms"] == len(data.terms) == 2500 + 1666 - 100
-    assert counts["triplets"] == len(data.heads) == 2 * (2499 + 250)
+    counts = data.manifest.counts
+    assert len(data.manifest.shards) == 3
+    assert counts.concepts == len(data.cuis) == 2500
+    assert counts.terms == len(data.terms) == 2500 + 1666 - 100
+    assert counts.triplets == len(data.heads) == 2 * (2499 + 250)
     assert data.cuis == sorted(data.cuis)
-    labels = data.manifest["relations"]
+    labels = data.manifest.relations
     assert labels == ["CHD|isa", "PAR|inverse_isa", "RO|inverse_part_of", "RO|part_of"]
     # Every triplet again, from the ontology's rule.
     expected = {(i // 7, 0, i) for i in range(1, 2500)} | {
@@ -264,7 +264,7 @@ def test_hpo(hpo_path, minilm_path, tmp_path):
     by_cui = dict(zip(data.cuis, range(len(data.cuis)), strict=True))
     body_height, stature = by_cui["HP:0000002"], by_cui["HP:0001507"]
     at = (data.heads == stature) & (data.tails == body_height)
-    labels = [data.manifest["relations"][r] for r in data.relations[at]]
+    labels = [data.manifest.relations[r] for r in data.relations[at]]
     assert labels == ["CHD|isa"]  # growth abnormality has the child abnormality of body height
 
 
@@ -281,8 +281,8 @@ def test_a_table_of_your_own_with_relations_beside_it(model, tmp_path, capsys, w
         assert line in printed, line
     dataset = open_dataset(tmp_path / "out", strings=True)
     assert dataset.terms == ["pain of limb", "limb pain", "pain", "douleur"]
-    assert dataset.manifest["relations"] == ["CHD|isa", "PAR|inverse_isa"]
-    assert [file["file"] for file in dataset.manifest["sources"]] == [
+    assert dataset.manifest.relations == ["CHD|isa", "PAR|inverse_isa"]
+    assert [file["file"] for file in dataset.manifest.sources] == [
         "own.csv",
         "own.relations.tsv",
     ]
@@ -324,7 +324,7 @@ def test_whole_concepts_are_held_out_before_synonyms_are(
     for name in ("mentions.tsv", "dictionary.tsv"):
         lines = (out / "heldout" / name).read_text().splitlines()[1:]
         assert not held & {line.split("\t")[1] for line in lines}
-    assert f"held-out concepts {30}" in " ".join(_closing_report(manifest, out).split())
+    assert f"held-out concepts {30}" in " ".join(_closing_report(dataset.manifest, out).split())
     with pytest.raises(BadInput, match="found 1,.* concepts that can be held out"):
         build_dataset(replace(options, hold_out_concepts=2500, overwrite=True))
 

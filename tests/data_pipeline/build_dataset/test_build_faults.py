@@ -120,7 +120,7 @@ def test_kill_9_at_random_moments(build, content_hash):
     build.end(process)
     assert kills >= 3
     assert build.content_hash() == content_hash
-    assert open_dataset(build.out).manifest["counts"]["concepts"] > 20_000
+    assert open_dataset(build.out).manifest.counts.concepts > 20_000
     assert build.left() == ["META", "model", "out"]
 
 
@@ -171,10 +171,10 @@ def test_kill_9_in_the_last_steps(build, content_hash, step):
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
     if step in LAST_STEPS[:3]:  # the old one is still there
-        assert open_dataset(build.out).manifest["counts"]["concepts"] == 4
+        assert open_dataset(build.out).manifest.counts.concepts == 4
     if step == "rename":  # nor is it lost: whoever looks gives it its name again
         assert not build.out.exists()
-        assert open_dataset(build.out).manifest["counts"]["concepts"] == 4
+        assert open_dataset(build.out).manifest.counts.concepts == 4
     build.end(build.start("--overwrite"))
     assert build.content_hash() == content_hash
     assert build.left() == ["META", "model", "out"]

@@ -206,4 +206,4 @@ def test_full_disk_while_writing_a_shard(options, tmp_path, monkeypatch):
     assert f"run the same command again: finished shards are kept in {work}" in str(error.value)
     assert left_behind(tmp_path) == [work.name]  # no folder that looks complete
     assert not unfinished.is_symlink(), "nothing of it is left"
-    assert open_dataset(build_dataset(options)).manifest["counts"]["concepts"] == 2500
+    assert open_dataset(build_dataset(options)).manifest.counts.concepts == 2500

@@ -18,14 +18,14 @@ def test_the_command_builds_a_folder_and_says_what_is_in_it(tmp_path, capsys):
     assert command.main(arguments(tmp_path)) == 0
     said = capsys.readouterr()
     dataset = open_mentions(tmp_path / "mentions")
-    counts = dataset.manifest["counts"]
+    counts = dataset.manifest.counts
     assert (counts["concepts"], counts["codes"], counts["names"]) == (10, 11, 10)
     assert counts["concepts of several codes"] == 1
     assert (counts["train: mentions"], counts["train: gold"]) == (7, 10)
     assert counts["train: mentions with gold outside the dictionary"] == 2
     assert counts["names: with a keyword of the kind site"] == 10
     assert counts["dev: unknown tokens"] == 1  # the plus sign
-    assert dataset.manifest["keyword_kinds"] == ["site", "type"]
+    assert dataset.manifest.keyword_kinds == ["site", "type"]
     assert mentions_report(dataset.manifest, tmp_path / "mentions") + "\n" == said.out
     assert "note: train: train.tsv:7: gold outside the dictionary: 'lung failure'" in said.out
     odd = (tmp_path / "mentions" / "odd_lines.txt").read_text().splitlines()
@@ -78,15 +78,15 @@ def test_a_mention_of_train_is_trained_on_once_if_asked_for(tmp_path):
     assert once.splits["train"].mentions.strings[:] == ["renal", "heart", "heart"]
     golds = whole.splits["train"].gold_sets()
     assert once.splits["train"].gold_sets() == [golds[0], golds[1], golds[4]]
-    assert once.manifest["counts"]["train: rows left out: the same as another"] == 2
+    assert once.manifest.counts["train: rows left out: the same as another"] == 2
     assert len(once.splits["test"].mentions) == 5  # what is measured stays as it is
 
 
 def test_long_strings_are_cut_and_counted(tmp_path):
     dataset = tiny_mentions(tmp_path, max_length=5)
     assert max(dataset.names.of(row).size for row in range(len(dataset.names))) == 5
-    assert dataset.manifest["counts"]["train: cut"] == 5
-    assert dataset.manifest["counts"]["names: cut"] == 1
+    assert dataset.manifest.counts["train: cut"] == 5
+    assert dataset.manifest.counts["names: cut"] == 1
     assert dataset.names.strings[9] == "infarction of the limb"  # the string is whole
 
 
@@ -95,24 +95,24 @@ def test_cleaning_changes_tokens_and_no_string(tmp_path):
     train = dataset.splits["train"].mentions
     row = train.strings[:].index("chronic failure (renal)")
     assert len(train.of(row)) == 4  # without what stands in brackets
-    assert dataset.manifest["cleaning"] == "paper"
+    assert dataset.manifest.cleaning == "paper"
 
 
 def test_without_keywords_no_token_has_a_kind(tmp_path):
     dataset = tiny_mentions(tmp_path, keywords=None)
     assert not dataset.names.kinds.any()
-    assert dataset.manifest["keyword_kinds"] == []
+    assert dataset.manifest.keyword_kinds == []
     assert dict(dataset.words) == {}
 
 
 def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):
     words = arguments(tmp_path)
     assert command.main(words) == 0
-    first = open_mentions(tmp_path / "mentions").manifest["content_hash"]
+    first = open_mentions(tmp_path / "mentions").manifest.content_hash
     assert command.main(words) == 2
     assert "add --overwrite" in capsys.readouterr().err
     assert command.main([*words, "--overwrite", "--max-length", "5"]) == 0
-    assert open_mentions(tmp_path / "mentions").manifest["content_hash"] != first
+    assert open_mentions(tmp_path / "mentions").manifest.content_hash != first
     (tmp_path / "mentions" / "manifest.json").write_text("{}")
     assert command.main([*words, "--overwrite"]) == 2
     assert "is no folder of mentions" in capsys.readouterr().err

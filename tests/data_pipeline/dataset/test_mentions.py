@@ -95,14 +95,14 @@ def test_long_strings_are_cut_with_their_kinds(built):
 def test_arrays_are_mapped_and_equal_content_has_equal_hashes(built, tmp_path):
     assert isinstance(built.names.tokens, np.memmap)
     again = write_mentions(tmp_path / "again", in_memory(built), built.folder / "tokenizer")
-    assert again.manifest["content_hash"] == built.manifest["content_hash"]
+    assert again.manifest.content_hash == built.manifest.content_hash
     assert again.words == built.words
     gold = np.array(built.splits["dev"].gold)
     gold[0] += 1
     other = dataclasses.replace(built.splits["dev"], gold=gold)
     changed = dataclasses.replace(in_memory(built), splits={**built.splits, "dev": other})
     written = write_mentions(tmp_path / "other", changed, built.folder / "tokenizer")
-    assert written.manifest["content_hash"] != built.manifest["content_hash"]
+    assert written.manifest.content_hash != built.manifest.content_hash
 
 
 def test_strings_of_any_characters_come_back():
@@ -154,5 +154,5 @@ def test_the_manifest_says_what_a_run_asks_of_a_dataset(built):
     from data_pipeline.batches.packing import identity_of
 
     identity = identity_of(built.manifest)
-    assert identity["dataset"]["content_hash"] == built.manifest["content_hash"]
+    assert identity["dataset"]["content_hash"] == built.manifest.content_hash
     assert identity["tokenizer"]["max_length"] == 64

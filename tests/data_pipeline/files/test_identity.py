@@ -23,6 +23,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
+from data_pipeline.skip_gram.store import SkipGramManifest
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -31,7 +32,7 @@ def test_what_is_written_is_read(tmp_path):
     written = {"format": EVALUATION.format, "records": [], "of": "mine"}
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
-    assert read_identity(path, EVALUATION) == written  # what is not named in its type stays
+    assert read_identity(path, EVALUATION, dict[str, Any]) == written
     assert len(_KINDS) == 8
 
 
@@ -68,7 +69,7 @@ def test_other_files_are_refused(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=message):
-        read_identity(path, SKIP_GRAMS)
+        read_identity(path, SKIP_GRAMS, SkipGramManifest)
 
 
 def test_of_a_kind_whatever_its_version(tmp_path):

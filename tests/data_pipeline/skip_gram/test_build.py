@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_names import skip_gram_manifest
 
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.__main__ import main
@@ -92,7 +93,7 @@ def test_a_folder_has_all_that_was_seen_often_enough_and_its_counts(options):
     assert list(grams.names.strings) == ["heart attack", "mi", "pain"]
     assert (list(grams.concepts.strings), grams.concepts.counts.tolist()) == (["C1", "C2"], [4, 2])
     assert grams.names.vectors.shape == (3, 8) and grams.names.vectors.dtype == np.float32
-    assert grams.manifest["coverage"] == {
+    assert grams.manifest.coverage == {
         "distinct words in the text": 8,
         "distinct words with a vector": 4,
         "distinct names in the text": 3,
@@ -129,8 +130,8 @@ def test_the_same_command_gives_the_same_bytes_and_another_seed_does_not(options
         "concepts.npy",
     ):
         assert (one.folder / name).read_bytes() == (two.folder / name).read_bytes()
-    assert one.manifest["content_hash"] == two.manifest["content_hash"]
-    assert one.manifest["content_hash"] != other.manifest["content_hash"]
+    assert one.manifest.content_hash == two.manifest.content_hash
+    assert one.manifest.content_hash != other.manifest.content_hash
     assert not np.array_equal(one.words.vectors, other.words.vectors)
 
 
@@ -185,7 +186,7 @@ def test_the_command_and_its_examples(options, capsys):
     assert out.startswith("words, 4 numbers a vector: ") and not err
     grams = open_vectors(options.out)
     assert len(grams.words.strings) == 4 and not len(grams.names.strings)
-    assert grams.manifest["options"]["settings"]["epochs"] == 5
+    assert grams.manifest.options["settings"]["epochs"] == 5
     assert main([*arguments, "--variant", "words"]) == 2
     assert "already holds skip-grams; add --overwrite" in capsys.readouterr().err
 
@@ -238,9 +239,7 @@ def folder(tmp_path):
     words = StringVectors(["b", "a", "c"], np.array([3, 2, 2]), vectors)
     none = StringVectors([], np.zeros(0, np.int64), np.zeros((0, 2), np.float32))
     tables = {"words": words, "names": none, "concepts": none}
-    grams = write_skip_grams(
-        tmp_path / "grams", tables, {"variant": "words", "word_rules": "0" * 64}
-    )
+    grams = write_skip_grams(tmp_path / "grams", tables, skip_gram_manifest("words", "0" * 64))
     assert sorted(path.name for path in grams.folder.iterdir()) == [
         "manifest.json",
         "words.npy",

@@ -55,7 +55,7 @@ def test_number_of_a_group():
 def test_groups_of_a_dataset_are_bit_sets():
     names = ["T047 Disease or Syndrome", "T184 Sign or Symptom", "T023 Body Part", "of my own"]
     dataset = SimpleNamespace(
-        manifest={"semantic_types": names},
+        manifest=SimpleNamespace(semantic_types=names, filters={}),
         type_start=np.array([0, 2, 2, 4, 6]),
         types=np.array([0, 1, 0, 2, 3, 2], np.int32),
     )
@@ -72,10 +72,10 @@ def test_groups_of_a_dataset_are_bit_sets():
 
 def test_groups_are_those_that_the_dataset_was_built_with():
     dataset = SimpleNamespace(
-        manifest={
-            "semantic_types": ["T047 Disease or Syndrome", "T023 Body Part"],
-            "filters": {"semantic_groups": ["DISO", "CHEM"]},
-        },
+        manifest=SimpleNamespace(
+            semantic_types=["T047 Disease or Syndrome", "T023 Body Part"],
+            filters={"semantic_groups": ["DISO", "CHEM"]},
+        ),
         type_start=np.array([0, 1, 3]),
         types=np.array([1, 0, 1], np.int32),
     )
@@ -84,5 +84,6 @@ def test_groups_are_those_that_the_dataset_was_built_with():
 
 def test_groups_of_a_dataset_without_types():
     start, none = np.zeros(3, np.int64), np.zeros(0, np.int32)
-    dataset = SimpleNamespace(manifest={"semantic_types": []}, type_start=start, types=none)
+    manifest = SimpleNamespace(semantic_types=[], filters={})
+    dataset = SimpleNamespace(manifest=manifest, type_start=start, types=none)
     assert groups_of(dataset).tolist() == [1 << ANY] * 2

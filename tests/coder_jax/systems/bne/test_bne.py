@@ -25,6 +25,7 @@ from coder_jax.systems.bne import (
     _choose_negatives,
     _compare_names,
     _describe_names,
+    _StartOfNames,
     _write_files,
     bne,
     bne_released,
@@ -33,7 +34,7 @@ from coder_jax.systems.encoder_system import averaged
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, check_proof
+from coder_jax.training.system import check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.names import Alphabet, NameBatches
 from data_pipeline.batches.spec import StepCut
@@ -104,7 +105,7 @@ def test_devices_change_nothing(names, changes):
 
 def test_the_released_recipe_trains_as_many_numbers_as_its_checkpoint():
     system = bne_released().system
-    params, _ = system.shapes({"alphabet": "x" * 81, "width": 200})
+    params, _ = system.shapes(_StartOfNames(alphabet="x" * 81, width=200))
     assert sum(shape.size for shape in jax.tree.leaves(params)) == 1_350_002
 
 
@@ -117,7 +118,7 @@ def test_what_the_vectors_decide_is_written_down(names, trained):
     _, run = load_run(trained[0])
     assert run.identity["config"]["system"]["batch"]["targets"] == "tokens"
     manifest = source_of(config_of(names, "x"), names).grams.manifest
-    assert run.identity["vectors"]["content_hash"] == manifest["content_hash"]
+    assert run.identity["vectors"]["content_hash"] == manifest.content_hash
     assert "tokenizer" not in run.identity
 
 
@@ -539,7 +540,7 @@ def test_the_card_of_a_mean_of_checkpoints_has_no_scores_of_another_encoder(trai
 def test_a_run_proves_its_names(trained):
     """What an encoder of names answers is compared with what training gave."""
     system, run = load_run(trained[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )

@@ -27,7 +27,7 @@ from data_pipeline.process import BadInput
 def encoder_of(out, step):
     """(system, encoder) of a run after a step."""
     system, saved = load_run(out, step)
-    graph, _ = split_encoder(system.structure(saved.identity["start"]))
+    graph, _ = split_encoder(system.structure(saved.described(system.content).start))
     return system, merge_encoder(graph, saved.params["encoder"])
 
 

@@ -29,7 +29,7 @@ from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
 from coder_jax.report.build import _load_subject
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.encoder_system import _trained_settings, averaged, interpolated
+from coder_jax.systems.encoder_system import EncoderOfRun, _trained_settings, averaged, interpolated
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
 from coder_jax.training.start import load_start
@@ -61,8 +61,8 @@ class Trained(NamedTuple):
 
 
 def settings_of(source) -> EncoderSettings:
-    length = source.manifest["tokenizer"]["max_length"]
-    return EncoderSettings(pooling="cls", cleaning=source.manifest["cleaning"], max_length=length)
+    length = source.manifest.tokenizer.max_length
+    return EncoderSettings(pooling="cls", cleaning=source.manifest.cleaning, max_length=length)
 
 
 def still(model: Path, out: Path):
@@ -170,7 +170,7 @@ def test_another_run_begins_with_it(trained, how):
 
 def test_parameters_are_read_as_they_were_saved(trained):
     system, run = load_run(trained.out)
-    shapes = system.shapes(run.identity["start"])[0]
+    shapes = system.shapes(run.described(system.content).start)[0]
     assert jax.tree.structure(run.params) == jax.tree.structure(shapes)
     layers = range(len(load_bert(trained.model)[0].layers))
     assert list(read_params(trained.out, 1)["encoder"]["layers"]) == list(layers)
@@ -194,7 +194,9 @@ def test_twelve_layers_as_by_hand(tmp_path):
     bert, hf_config, _ = load_bert(model)
     structure, encoder = split_encoder(bert)
     system = short.system
-    about = system.start_to_record({"config": hf_config, "pooler": False}, source.manifest)
+    about = system.start_to_record(
+        EncoderOfRun(config=hf_config, pooler=False, license=None), source.manifest
+    )
     shapes, _ = system.shapes(about)
     begun = system.init_params({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
     assert begun.keys() == {"relations"}

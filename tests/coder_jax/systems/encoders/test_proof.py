@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 from short_run import assert_same_parameters, config, one_device
@@ -18,7 +19,7 @@ from coder_jax.systems.encoder_system import _trained_settings, interpolated
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_notes, read_params
 from coder_jax.training.start import load_start
-from coder_jax.training.system import PROOF, START
+from coder_jax.training.system import Notes
 from coder_jax.training.train import train
 from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
@@ -45,12 +46,12 @@ def swapped(out, step):
 
 def test_a_run_keeps_what_training_gives(model, trained):
     notes = read_notes(trained, 6)
-    assert len(notes[PROOF]["terms"]) == 16 and notes[START]["terms"] == notes[PROOF]["terms"]
+    assert len(notes.proof.terms) == 16 and notes.proof_of_start.terms == notes.proof.terms
     _, run = load_run(trained)
     bert, tokenizer = load_bert(model)[0], load_tokenizer(model)
-    start = TermEncoder(bert, tokenizer, _trained_settings(run)).encode(notes[START]["terms"])
-    np.testing.assert_allclose(notes[START]["outputs"]["vectors"], start, rtol=0, atol=1e-6)
-    moved = np.array(notes[PROOF]["outputs"]["vectors"]) - start
+    start = TermEncoder(bert, tokenizer, _trained_settings(run)).encode(notes.proof_of_start.terms)
+    np.testing.assert_allclose(notes.proof_of_start.outputs["vectors"], start, rtol=0, atol=1e-6)
+    moved = np.array(notes.proof.outputs["vectors"]) - start
     assert np.abs(moved).max() > 1e-3, "or nothing was proved of training"
 
 
@@ -78,16 +79,16 @@ def test_and_by_who_begins_with_it(model, source, trained, tmp_path, monkeypatch
 def test_both_ends_of_an_interpolation(trained):
     system, run = load_run(trained)
     interpolated(system, run, 0.5)
-    notes = {**run.notes, START: run.notes[PROOF]}
+    notes = msgspec.structs.replace(run.notes, proof_of_start=run.notes.proof)
     with pytest.raises(BadInput, match="--interpolate: .* gives other vectors than training gave"):
         interpolated(system, dataclasses.replace(run, notes=notes), 0.5)
 
 
 def test_an_export_is_compared_with_training_and_not_only_with_itself(trained, tmp_path):
     system, run = load_run(trained)
-    proof = run.notes[PROOF]
-    other = np.roll(proof["outputs"]["vectors"], 1, axis=0).tolist()
-    notes = {PROOF: {**proof, "outputs": {"vectors": other}}}
+    proof = run.notes.proof
+    other = np.roll(proof.outputs["vectors"], 1, axis=0).tolist()
+    notes = Notes(proof=dataclasses.replace(proof, outputs={"vectors": other}))
     with pytest.raises(RuntimeError, match="differ from the trained one's by"):
         system.export(dataclasses.replace(run, notes=notes), tmp_path / "export")
     assert not (tmp_path / "export").exists()
@@ -124,4 +125,4 @@ def test_over_all_devices(model, tmp_path):
     )
     train(short, source)
     _, run = load_run(tmp_path / "run")
-    assert len(run.notes[PROOF]["terms"]) == 16
+    assert len(run.notes.proof.terms) == 16

@@ -1,7 +1,6 @@
 """Step 2 of MLNorm: rows of candidates alone move; means, candidates, refusals, kill and go on."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -227,7 +226,7 @@ def test_what_it_cannot_start_from(built, first, second, tmp_path):
     with pytest.raises(BadInput, match="found a run of the system 'mlnorm_classes'; expected"):
         train(again, source_of(built[0], again.system))
     source = source_of(built[0], SECOND)
-    source.manifest = json.loads(json.dumps(source.manifest)) | {"release": "another"}
+    source.manifest = dataclasses.replace(source.manifest, release="another")
     given = config_of_second(first[0], tmp_path / "run")
     with pytest.raises(BadInput, match="whose release is .*, that of .* is another"):
         train(given, source)

@@ -17,14 +17,14 @@ from tiny_dataset import tiny_dataset
 from coder_jax.devices.mesh import make_mesh, put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoder_system import PACKED, _dropout_ids, token_ids
+from coder_jax.systems.encoder_system import PACKED, EncoderOfRun, _dropout_ids, token_ids
 from coder_jax.systems.mlnorm import training
 from coder_jax.systems.mlnorm.softmax import padded_rows
-from coder_jax.systems.mlnorm.training import _jitter, _jittered
+from coder_jax.systems.mlnorm.training import StartOfClasses, _jitter, _jittered
 from coder_jax.systems.trained_models import load_classifier, load_run
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, Config, RunConfig, StepKey, check_proof
+from coder_jax.training.system import Config, RunConfig, StepKey, check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import StepCut
@@ -33,14 +33,18 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 
 CONCEPTS = 60
-ABOUT = {"encoder": {"config": TINY.to_hf(), "pooler": True}, "concepts": CONCEPTS}
+ABOUT = StartOfClasses(
+    encoder=EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None), concepts=CONCEPTS
+)
 TYPES = ["T017 Anatomy", "T047 Disease", "T061 Procedure", "T184 Sign"]
 
 
 @pytest.fixture(scope="module")
 def dataset():
     made = tiny_dataset(concepts=CONCEPTS, triplets=10, vocabulary=TINY.vocab_size)
-    return dataclasses.replace(made, manifest=made.manifest | {"semantic_types": TYPES})
+    return dataclasses.replace(
+        made, manifest=dataclasses.replace(made.manifest, semantic_types=TYPES)
+    )
 
 
 def unlike_encoder():
@@ -227,7 +231,7 @@ def test_numbers_that_cannot_be(changes, words):
 def test_a_run_proves_its_classes(first):
     """What the head with the classes answers is compared with what training gave."""
     system, run = load_run(first[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )

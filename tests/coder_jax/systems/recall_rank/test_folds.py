@@ -1,5 +1,6 @@
 """Candidates out of fold: each training mention is answered by the run that has not seen it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -113,7 +114,8 @@ def test_runs_that_do_not_leave_out_each_fold_once_are_named(
 
 def test_runs_of_other_mentions_are_named(halves, mentions):
     data = open_mentions(mentions)
-    data.manifest["content_hash"] = "0" * 64
+    manifest = dataclasses.replace(data.manifest, content_hash="0" * 64)
+    data = dataclasses.replace(data, manifest=manifest)
     with pytest.raises(BadInput, match=r"2 was trained on mentions of hash .* those of hash 0{12}"):
         unseen_by(halves, data)
 

@@ -21,6 +21,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.folder import load_module
 from coder_jax.models.bert import AttentionMask, Probes, _Layer, split_encoder
 from coder_jax.models.hf_weights import random_bert
+from coder_jax.systems.encoder_system import EncoderOfRun, StartOfEncoder
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.ranking import (
     RecallAndRank,
@@ -37,7 +38,7 @@ from coder_jax.systems.trained_models import (
 )
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import PROOF, check_proof
+from coder_jax.training.system import check_proof
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions import NAMES, NEGATIVES, Pairs, RankBatches, RecallBatches
 from data_pipeline.dataset.mentions import open_mentions
@@ -143,7 +144,8 @@ def steps_on(mentions, devices, passes=1):
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
     config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, eps=1e-3))
     system = config.system
-    about = {"encoder": {"config": TINY.to_hf(), "pooler": True}}
+    encoder = EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None)
+    about = StartOfEncoder(encoder=encoder)
     step = make_step(config, about, RecallBatches.packed, devices=jax.devices()[:devices])
     encoder = split_encoder(random_bert(TINY, seed=0, dtype="float32"))[1]
     state = new_state(step.like, system, {"encoder": encoder}, step.parts, step.optimizer)
@@ -211,7 +213,7 @@ def test_without_mentions_to_choose_by_it_is_refused(mentions, generator):
 def test_a_run_proves_its_numbers(generator):
     """What the head of the number of concepts answers is compared with what training gave."""
     system, run = load_run(generator[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
@@ -470,9 +472,8 @@ def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator, ca
 def test_an_encoder_without_token_types_is_refused(lists):
     system = config_of("rank", lists, "x").system
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
-        system.start_to_record(
-            {"config": TINY.to_hf() | {"type_vocab_size": 1}}, {"keyword_kinds": []}
-        )
+        config = TINY.to_hf() | {"type_vocab_size": 1}
+        system.start_to_record(EncoderOfRun(config=config, pooler=False, license=None), None)
 
 
 @pytest.mark.parametrize(
@@ -493,7 +494,7 @@ def test_a_pooling_that_would_not_be_learnt_is_refused(mentions, name, pooling, 
 def test_a_run_proves_its_ranks(ranker):
     """What the ranker answers is compared with what training gave."""
     system, run = load_run(ranker[0])
-    terms = run.notes[PROOF]["terms"]
+    terms = run.notes.proof.terms
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
