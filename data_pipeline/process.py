@@ -254,6 +254,7 @@ _EXTRAS = {
     **dict.fromkeys(("tensorflow", "tensorflow_datasets", "absl", "tensorboardX"), "train"),
     "torch": "torch",
     **dict.fromkeys(("gensim", "ahocorasick", "abbreviations", "bm25s", "ot"), "text"),
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
     **dict.fromkeys(("matplotlib", "threadpoolctl"), "report"),
     **dict.fromkeys(("s3fs", "gcsfs"), "cloud"),
 }

@@ -5,20 +5,18 @@ A reader is what an encoder reads terms with: a BERT and its tokenizer, or an en
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.embed import embed_chunks, embed_names, embed_terms, place_names
+from coder_jax.encoding.readers import BertReader, NameReader, OnnxReader
 from coder_jax.encoding.search import search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
@@ -28,38 +26,29 @@ from coder_jax.encoding.vector_files import (
     about_vectors,
     cached_vectors,
     given_vectors,
-    hash_arrays,
-    hash_weights,
     products,
     read_vectors,
     strings_of,
 )
 from coder_jax.encoding.vector_files import unit as unit_rows
-from coder_jax.models.bert import Bert, split_encoder
-from coder_jax.models.bert_config import POOLINGS
+from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
-    OF_NAMES,
     EncoderSettings,
     find_folder,
     read_languages,
     read_settings,
 )
-from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
+from coder_jax.models.hf_weights import LoadReport, load_bert
 from coder_jax.models.names import (
-    WEIGHT_FILES,
-    NameEncoderConfig,
     is_name_encoder,
     read_name_encoder,
 )
-from data_pipeline.batches.names import Alphabet
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import VECTORS, write_identity
 from data_pipeline.files.tables import CONCEPT_COLUMNS, TERM_COLUMNS, split_concepts
 from data_pipeline.files.whole import aligned, recover_folder, whole_folder, write_array
 from data_pipeline.process import BadInput, Progress, progress_bar
-from data_pipeline.skip_gram.store import StringVectors
-from data_pipeline.sources.text import rules_hash
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
@@ -346,240 +335,6 @@ def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The reader of terms for a BERT.
-
-
-class BertReader:
-    """Reads terms as word pieces.
-
-    Args:
-      bert: the encoder.
-      tokenizer: its own.
-    """
-
-    def __init__(self, bert: Bert, tokenizer: Tokenizer):
-        self.bert, self.tokenizer = bert, tokenizer
-
-    @property
-    def width(self) -> int:
-        """The width of a vector."""
-        return self.bert.config.hidden_size
-
-    @property
-    def structure(self) -> str:
-        """All of the network's shape that vectors depend on."""
-        return repr(self.bert.config)
-
-    @cached_property
-    def tokenizer_hash(self) -> str:
-        """The hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer)
-
-    @property
-    def lowercases(self) -> bool:
-        """Whether the tokenizer lower-cases."""
-        normalizer = self.tokenizer.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of its arithmetic."""
-        return jnp.dtype(self.bert.dtype).name
-
-    def hash_of(self, folder: Path) -> str:
-        """SHA-256 of the weight files that it was read from."""
-        return hash_weights(folder)
-
-    def hash_of_parameters(self) -> str:
-        """SHA-256 of the parameters, for an encoder that was not read from files."""
-        return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
-
-    def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings or a tokenizer that do not fit the encoder."""
-        if settings.pooling not in POOLINGS:
-            raise BadInput(
-                f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
-                f"expected one of {', '.join(POOLINGS)}"
-            )
-        check_vocabulary(self.tokenizer.get_vocab_size(), self.bert.config, source)
-        if settings.pooling == "pooler" and self.bert.pooler is None:
-            raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
-        if settings.attend_padding and self.bert.config.model_type != "bert":
-            raise BadInput(
-                f"{source}: attend_padding (--attend-padding) is for the published CODER "
-                f"checkpoints, which are BERTs; found {self.bert.config.model_type}: "
-                "encode without it"
-            )
-
-    def embed(
-        self,
-        terms: Sequence[str],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        progress: bool,
-    ) -> np.ndarray:
-        """As `embed_terms`, of cleaned terms."""
-        given = self.bert, self.tokenizer, terms
-        return embed_terms(*given, **_how(settings), unit=unit, rows=rows, progress=progress)
-
-    def embed_chunks(
-        self,
-        chunks: Iterable[Sequence[str]],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        bar: Progress | None,
-    ) -> Iterator[np.ndarray]:
-        """As `embed.embed_chunks`, of cleaned terms."""
-        how = _how(settings)
-        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
-
-
-def _how(settings: EncoderSettings) -> dict[str, Any]:
-    """The settings in the form that `embed_terms` takes."""
-    return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
-
-
-# -------------------------------------------------------------------------------------------------
-# The reader of terms for an encoder of names, which gives a vector to any string.
-
-_CHUNK_NAMES = 1 << 15
-
-
-class NameReader:
-    """Reads terms as words and characters.
-
-    Args:
-      config, params: the encoder.
-      alphabet: its characters.
-      vectors: of words.
-    """
-
-    def __init__(
-        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: StringVectors
-    ):
-        self.config, self.params, self.alphabet, self.vectors = config, params, alphabet, vectors
-
-    @property
-    def bert(self) -> NoReturn:
-        """Raises: an encoder of names has no BERT.
-
-        Raises:
-          BadInput: always.
-        """
-        raise BadInput(
-            "the model is an encoder of names (BNE), which has no BERT and no word pieces; what "
-            "was asked for needs a BERT: give another --model"
-        )
-
-    tokenizer = bert
-
-    @property
-    def width(self) -> int:
-        """The width of a vector."""
-        return self.config.width
-
-    @property
-    def structure(self) -> str:
-        """All of the network's shape that vectors depend on."""
-        return repr(self.config)
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """The hash of the rules that split terms into words."""
-        return rules_hash()
-
-    lowercases = True
-    dtype = "float32"
-
-    def hash_of(self, folder: Path) -> str:
-        """SHA-256 of the weight files that it was read from, word vectors included."""
-        digest = hashlib.sha256()
-        for name in WEIGHT_FILES:
-            with (folder / name).open("rb") as file:
-                hashlib.file_digest(file, lambda: digest)
-        return digest.hexdigest()
-
-    def hash_of_parameters(self) -> str:
-        """SHA-256 of all parameters and vectors, for an encoder that was not read from files."""
-        known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
-        words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
-        return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
-
-    def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings that only a BERT has."""
-        if settings.pooling != OF_NAMES or settings.attend_padding:
-            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
-            raise BadInput(
-                f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
-                "leave it out"
-            )
-
-    @cached_property
-    def _placed(self) -> Any:
-        return place_names(self.config, self.params)
-
-    def embed(
-        self,
-        terms: Sequence[str],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        progress: bool,
-    ) -> np.ndarray:
-        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal terms are
-        encoded once.
-        """
-        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
-        distinct = list(slot)
-        found = aligned((len(distinct), self.width), np.float32)
-        bar = progress_bar(
-            total=len(distinct), unit=" terms", desc="encoding", disable=not progress
-        )
-        with bar:
-            for first in range(0, len(distinct), _CHUNK_NAMES):
-                some = distinct[first : first + _CHUNK_NAMES]
-                found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
-        if len(distinct) == len(terms):
-            return found
-        places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
-        repeated = aligned((len(terms), self.width), np.float32)
-        return np.take(found, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
-
-    def embed_chunks(
-        self,
-        chunks: Iterable[Sequence[str]],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        bar: Progress | None,
-    ) -> Iterator[np.ndarray]:
-        """Vectors of each of many lists of cleaned terms, one after the other."""
-        for terms in chunks:
-            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
-            if bar is not None:
-                bar.update(len(terms))
-            yield vectors
-
-    def _vectors(
-        self,
-        terms: list[str],
-        settings: EncoderSettings,
-        unit: bool,
-        rows: int | None,
-        bar: Progress,
-    ) -> np.ndarray:
-        most = settings.max_length - 2  # the marks around a name count
-        given = self._placed, self.alphabet, self.vectors, terms
-        return embed_names(*given, most_words=most, unit=unit, rows=rows, bar=bar)
-
-
-# -------------------------------------------------------------------------------------------------
 # `TermEncoder` itself.
 
 
@@ -606,7 +361,7 @@ class TermEncoder:
 
     def __init__(
         self,
-        bert: Bert | BertReader | NameReader,
+        bert: Bert | BertReader | NameReader | OnnxReader,
         tokenizer: Tokenizer | None,
         settings: EncoderSettings | None = None,
         report: LoadReport | None = None,
@@ -619,7 +374,7 @@ class TermEncoder:
         if isinstance(bert, Bert):
             assert tokenizer is not None, "a BERT has a tokenizer"
             bert = BertReader(bert, tokenizer)
-        self.reader: BertReader | NameReader = bert
+        self.reader: BertReader | NameReader | OnnxReader = bert
         self.settings, self.report = settings or EncoderSettings(), report
         bert.check(self.settings, report.source if report else "TermEncoder")
 
@@ -648,6 +403,7 @@ class TermEncoder:
         max_length: int | None = None,
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
+        backend: Literal["jax", "onnx", "onnx-int8"] = "jax",
     ) -> TermEncoder:
         """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
 
@@ -662,16 +418,20 @@ class TermEncoder:
           max_length: longest term in tokens, [CLS] and [SEP] included.
           attend_padding: pad every term to max_length and attend to the padding.
           dtype: compute dtype, float32 or bfloat16.
+          backend: 'jax', or 'onnx' or 'onnx-int8' for what `export --onnx --int8` has written: ONNX
+            Runtime is often faster on a CPU.
 
         Raises:
           BadInput: no such model, another architecture, a tokenizer of another model, a pooling
             that the folder's files do not settle.
         """
-        folder = find_folder(path_or_hub_id)
+        folder = find_folder(path_or_hub_id, onnx=backend != "jax")
         settings = read_settings(folder, pooling=pooling).changed(
             cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
         )
-        if is_name_encoder(folder):
+        if backend != "jax":
+            encoder = cls(OnnxReader(folder, backend), None, settings)
+        elif is_name_encoder(folder):
             encoder = cls(NameReader(*read_name_encoder(folder)), None, settings)
         else:
             bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)

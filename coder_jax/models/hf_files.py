@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -49,8 +50,10 @@ class Weight(NamedTuple):
     part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
 
 
-def find_folder(path_or_hub_id: str | Path) -> Path:
+def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False) -> Path:
     """The local folder of a model; fetches it (once) from a bucket, or where a hub id is given.
+
+    From the hub its ONNX files come only where they are asked for.
 
     Raises:
       BadInput: neither a folder nor an address or hub id that can be fetched.
@@ -75,7 +78,7 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
         raise BadInput(
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
-    return _download(name)
+    return _download(name, [*_BESIDE, "*.onnx"] if onnx else _BESIDE)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
@@ -86,12 +89,12 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return (HFValidationError, OSError, *HfHubHTTPError.__bases__)
 
 
-def _download(hub_id: str) -> Path:
+def _download(hub_id: str, beside: Sequence[str]) -> Path:
     """Fetches config, tokenizer and weights of a hub model; safetensors where there are any."""
     from huggingface_hub import snapshot_download
 
     def fetch(weights: str) -> Path:
-        return Path(snapshot_download(hub_id, allow_patterns=[*_SMALL_FILES, *_BESIDE, weights]))
+        return Path(snapshot_download(hub_id, allow_patterns=[*_SMALL_FILES, *beside, weights]))
 
     try:
         folder = fetch("model*.safetensors")

@@ -27,7 +27,8 @@ from tokenizers.models import WordLevel
 
 from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import constrain, most_shapes
-from coder_jax.encoding.encoder import NameReader, TermEncoder
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.readers import NameReader
 from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import (
     NORMALIZE,
