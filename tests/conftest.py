@@ -53,7 +53,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _memory_is_given_back() -> Iterator[None]:
-    """After the tests of a file: compiled programs, and what malloc keeps of them, are gigabytes."""
+    """After the tests of a file; compiled programs, and what malloc keeps, are gigabytes."""
     yield
     jax.clear_caches()
     gc.collect()

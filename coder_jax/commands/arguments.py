@@ -76,6 +76,13 @@ class EncodingOptions:
             "float32 on CPUs. Published scores compare with float32"
         ),
     ] = "float32"
+    backend: Annotated[
+        Literal["jax", "onnx", "onnx-int8"],
+        Flag(
+            "what runs the encoder; onnx and onnx-int8 read what `export --onnx --int8` wrote, on "
+            "the CPU"
+        ),
+    ] = "jax"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +114,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
         max_length=options.max_length,
         attend_padding=options.attend_padding or None,
         dtype=arithmetic(options.dtype),
+        backend=options.backend,
     )
     if encoder.report is not None:
         tell(encoder.report)

@@ -96,8 +96,7 @@ OPTIONS = EncodeOptions
 def run(options: EncodeOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.hosts import is_first
-    from coder_jax.encoding.vector_files import about_vectors, hash_weights, write_vectors
-    from coder_jax.models.hf_files import find_folder
+    from coder_jax.encoding.vector_files import about_vectors, write_vectors
 
     if options.out.suffix != ".npy":
         raise BadInput(f"--out is {options.out}; expected a name that ends in .npy")
@@ -108,9 +107,10 @@ def run(options: EncodeOptions) -> int:
         raise BadInput(f"found {options.terms} and --dictionary; expected one of them")
     options.check_choices(options.dictionary)
     with _open_terms(options) as (terms, cleaning):
-        folder = find_folder(options.model)
         encoder = load_encoder(options.model, options.pooling, replace(options, cleaning=cleaning))
-        about = about_vectors(encoder, options.model, hash_weights(folder), terms, options.storage)
+        about = about_vectors(
+            encoder, options.model, str(encoder.weights_hash), terms, options.storage
+        )
         wrote = write_vectors(encoder, terms, options.out, about)
     if is_first():
         width = about.vectors.width
