@@ -1,6 +1,6 @@
 """The default model of benchmarks: all-MiniLM-L6-v2."""
 
-from launch.demo import HUB_ID, package_file
+from coder_jax.commands.demo import HUB_ID, package_file
 
 
 def model_or_default(model: str | None) -> str:

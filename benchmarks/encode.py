@@ -28,9 +28,9 @@ from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.encoder_flops import encoder_flops
 from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
+from coder_jax.commands.demo import package_file
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.process import BadInput
-from launch.demo import package_file
 
 # Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each
 # system rounds in other places (the rival may use float16): 0.004 for MiniLM and 1,000 terms of the

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from coder_jax.commands.demo import main as demo
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.build_dataset.__main__ import main as build
 from data_pipeline.flags import HELP_FLAGS, parsed
@@ -32,6 +33,9 @@ from data_pipeline.process import (
 )
 
 _PURPOSES = {
+    "try it": {
+        "demo": "train, score and export a small encoder on real data, in minutes",
+    },
     "map terms to concepts": {
         "normalize": "map free-text terms to the concepts of a dictionary",
         "encode": "turn terms into vectors",
@@ -100,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if verb == "build":
         return build(rest, "python -m coder_jax build")
+    if verb == "demo":
+        return demo(rest)
     without_other_bars(rest)
     try:
         set_up_xla()

@@ -34,13 +34,8 @@ export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}"
 
 # -P: a folder or file of the caller's that is named like a module must not be imported instead.
 # exec: signals (Ctrl-C, a scheduler's SIGTERM) reach Python itself, which then saves and stops.
-case ${1:-demo} in
-    demo)
-        [ $# -eq 0 ] || shift
-        exec "$python" -P "$repo/launch/demo.py" "$@" ;;
-    build)
-        shift
-        exec "$python" -P -m data_pipeline.build "$@" ;;
+[ $# -gt 0 ] || set -- demo
+case $1 in
     -*) exec "$python" -P -m coder_jax train "$@" ;;
     *) exec "$python" -P -m coder_jax "$@" ;;
 esac

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from benchmarks.encode import read_benchmark_terms, sample
 from benchmarks.machine import machine
+from coder_jax.commands.demo import HUB_ID, build, package_file
 from data_pipeline.dataset.store import read_manifest
 from data_pipeline.files.whole import whole_folder, write_json
 from data_pipeline.process import BadInput, tell
-from launch.demo import HUB_ID, build, package_file
 
 _TERMS = 20_000
 _MOST_MB = 80

@@ -18,12 +18,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.buckets import address, in_bucket
 from data_pipeline.flags import run_parsed
 
 if TYPE_CHECKING:
     from data_pipeline.build_dataset.options import BuildOptions
+    from data_pipeline.dataset.store import Manifest
 
 # -------------------------------------------------------------------------------------------------
 # The closing report of a build, as a table.

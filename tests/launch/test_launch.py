@@ -83,7 +83,7 @@ def test_train_stays_in_the_callers_folder_and_passes_arguments_unchanged(
     [
         (["train", "--recipe", "x"], ["-P", "-m", "coder_jax", "train", "--recipe", "x"]),
         (["encode", "my terms.txt"], ["-P", "-m", "coder_jax", "encode", "my terms.txt"]),
-        (["build", "--out", "x y"], ["-P", "-m", "data_pipeline.build", "--out", "x y"]),
+        (["build", "--out", "x y"], ["-P", "-m", "coder_jax", "build", "--out", "x y"]),
     ],
 )
 def test_train_takes_a_verb_first(given, expected, repo, tmp_path, show_arguments):
@@ -96,7 +96,7 @@ def test_train_takes_a_verb_first(given, expected, repo, tmp_path, show_argument
 def test_train_without_a_recipe_is_the_demo(given, repo, tmp_path, show_arguments):
     result = bash(repo / "launch/train.sh", *given, cwd=tmp_path, CODER_JAX_PYTHON=show_arguments)
     arguments = [line for line in result.stdout.splitlines() if line.startswith("argument")]
-    expected = ["-P", f"{repo}/launch/demo.py", *given[1:]]
+    expected = ["-P", "-m", "coder_jax", "demo", *given[1:]]
     assert arguments == [f"argument: {argument}" for argument in expected]
 
 

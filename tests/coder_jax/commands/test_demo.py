@@ -18,10 +18,10 @@ from evaluating import write_toy
 from tiny_bert import write_model
 
 from coder_jax.__main__ import main
+from coder_jax.commands import demo
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.record import read_records, write_records
 from data_pipeline.dataset.dictionary import read_dictionary
-from launch import demo
 
 
 def explorer_of(page):
@@ -30,7 +30,7 @@ def explorer_of(page):
 
 @pytest.mark.slow
 def test_demo(repo, tmp_path, hpo_path, minilm_path):
-    command = [sys.executable, str(repo / "launch" / "demo.py"), "--out", "demo", "--steps", "4"]
+    command = [sys.executable, "-m", "coder_jax", "demo", "--out", "demo", "--steps", "4"]
     flags = ["--warmup-steps", "1", "--save-steps", "2", "--eval-steps", "0", "--triplets", "8"]
     environment = os.environ | {"PYTHONPATH": str(repo)}
 

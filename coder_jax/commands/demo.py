@@ -1,8 +1,8 @@
 """The demo: the whole road on real data, in minutes, on a laptop's CPU.
 
-    bash launch/train.sh                        the demo, results in runs/demo
-    bash launch/train.sh demo --out DIR         elsewhere; a demo that was stopped goes on
-    bash launch/train.sh demo --out DIR --mu 0  any flag of `python -m coder_jax train`
+    python -m coder_jax demo                    the demo, results in runs/demo
+    python -m coder_jax demo --out DIR          elsewhere; a demo that was stopped goes on
+    python -m coder_jax demo --out DIR --mu 0   any flag of `python -m coder_jax train`
 
 It reads the Human Phenotype Ontology, takes one synonym of 1,149 concepts out, builds a dataset of
 the rest, trains all-MiniLM-L6-v2 on it with CODER's losses, and asks before and after: is the
@@ -60,7 +60,7 @@ def _score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | 
 def _settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     """The demo's folder, its training configuration, and the ontology."""
     parser = argparse.ArgumentParser(
-        prog="bash launch/train.sh demo",
+        prog="python -m coder_jax demo",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -286,7 +286,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     return run_command(work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
