@@ -61,8 +61,8 @@ def test_table_and_json(files, minilm_path, capsys):
     assert line.split()[2:6] == ["4", "8", "5", "75.00"] and " 1 (25.00 %) " in line
     reachable = next(line for line in printed.splitlines() if "toy, reachable  mean" in line)
     assert reachable.split()[3:7] == ["3", "8", "5", "100.00"]
-    assert toy_mean.unreachable.share == 0.25
-    assert toy_mean.unreachable.scores_of_reachable["acc@1"] == 1
+    assert toy_mean.unreachable["share"] == 0.25
+    assert toy_mean.unreachable["scores_of_reachable"]["acc@1"] == 1
     assert sorted(path.name for path in files.iterdir()) == ["heldout", "out.json", "pairs.tsv"]
     assert f"scores and protocol: {out}" in printed
 
@@ -73,7 +73,7 @@ def test_predictions_and_a_comparison(files, minilm_path, capsys):
         out = files / f"{pooling}.json"
         run(*toy, "--pooling", pooling, "--json", out, "--predictions", files / "tables")
     (record,) = records_in(files / "mean.json")
-    assert record.answers.predictions == {"": "tables/toy.mean.tsv"}
+    assert record.answers["predictions"] == {"": "tables/toy.mean.tsv"}
     assert sorted(path.name for path in (files / "tables").iterdir()) == [
         *("toy.cls.tsv", "toy.mean.tsv")
     ]
@@ -86,7 +86,7 @@ def test_predictions_and_a_comparison(files, minilm_path, capsys):
     low, high = record.intervals["acc@1"]
     printed = next(line for line in capsys.readouterr().out.splitlines() if "toy  " in line)
     assert f" ±{50 * (high - low):.1f}  " in printed
-    assert sum(record.answers.cutoffs["all"].right[:1]) == 3, "three of four are right"
+    assert sum(record.answers["cutoffs"]["all"]["right"][:1]) == 3, "three of four are right"
     assert 0 == run("--compare", files / "cls.json", files / "mean.json")
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if "acc@1" in line)
