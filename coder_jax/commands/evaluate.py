@@ -125,7 +125,7 @@ from coder_jax.evaluation.vectors import (
 from coder_jax.export.relations import read_relations
 from coder_jax.mapping.coded_list import KINDS
 from coder_jax.models.hf_files import find_folder
-from data_pipeline.files.buckets import check_output
+from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.terminology.cleaning import lookup_rules
@@ -461,7 +461,9 @@ def run(args: argparse.Namespace) -> int:
     benchmarks = [one for one in benchmarks if one not in staged]
     if benchmarks:
         check_one_model(args.models, f"{benchmarks[0].name} is no folder of mentions")
-    searched = args.dictionary or args.vectors_of
+    # What cannot be used is refused before a model of the hub is fetched.
+    is_here = in_bucket(args.model) or Path(args.model).exists()
+    searched = args.dictionary or args.vectors_of or not is_here
     by_classes = not searched and open_model(args.model).kind == "classes"
     keyed_by = _keys_of_vectors(args.vectors_of)
     for benchmark in (
