@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, figures as JSON and a table in README.md."""
+"""Benchmarks: each is a command that writes JSON and a table for README.md."""

@@ -60,14 +60,14 @@ def _make_system(name: str, work: ClassWork) -> MeasuredSystem:
 
 
 def _encoder_weights(work: ClassWork) -> dict[str, np.ndarray]:
-    """The encoder that all systems begin with, by the names of `BertModel`."""
+    """The encoder from which all systems start, under the names of `BertModel`."""
     from coder_jax.models.hf_weights import random_bert, to_hf
 
     return to_hf(random_bert(work.encoder, 0))
 
 
 def _planned(work: ClassWork) -> dict[str, Any]:
-    """What our compiled step needs of memory; to be called in a process of its own."""
+    """The memory that our compiled step needs; call it in a process of its own."""
     from coder_jax.devices.xla_settings import set_up_xla
 
     set_up_xla()
@@ -77,7 +77,7 @@ def _planned(work: ClassWork) -> dict[str, Any]:
 
 
 def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
-    """One row: a step with so many classes, by all systems that fit."""
+    """One row: a step with this many classes, by all systems that fit."""
     program = in_a_process(_planned, work)
     available, device = program.pop("available"), program.pop("device")
     row = {
@@ -112,7 +112,7 @@ def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
 
 
 def _wants_peer(args: argparse.Namespace, work: ClassWork) -> bool:
-    """Whether the peer is to be measured, and can be."""
+    """Whether the peer should and can be measured."""
     small = work.step == 2 or work.classes == min(args.classes)
     return (small or args.all_peers) and importlib.util.find_spec("torch") is not None
 

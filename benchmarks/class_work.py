@@ -1,4 +1,4 @@
-"""The work of `benchmarks.class_steps`: invented classes, terms and candidates, as NumPy arrays.
+"""The work of `benchmarks.class_steps`: synthetic classes, terms and candidates in NumPy.
 
 Only shapes decide what a step costs, so nothing here means anything; but all systems get the same.
 """
@@ -15,7 +15,7 @@ from data_pipeline.terminology.semantic_groups import ANY
 GROUPS = 10  # semantic groups, as in the paper's corpus: class c is of group c modulo 10
 RATE, ENCODER_RATE = 8e-3, 2e-5  # of head and classes, and of the encoder, in the paper
 REPEAT = 2_048  # rows of the table that differ; `padded_rows` is a multiple of it
-# A BERT as small as people use one: what a step takes is nearly all the softmax.
+# A very small BERT, so that nearly all of a step is the softmax.
 _SMALL = BertConfig(
     vocab_size=30_522,
     hidden_size=128,
@@ -30,7 +30,7 @@ _SMALL = BertConfig(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClassTerms:
-    """The terms of a step, N of them."""
+    """The N terms of a step."""
 
     tokens: np.ndarray
     """int32 [N, tokens of a term], for step 1."""
@@ -44,7 +44,7 @@ class ClassTerms:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClassWork:
-    """One task for every system; plain values, as it travels to processes."""
+    """A task for every system; plain values, which are sent to processes."""
 
     step: Literal[1, 2]
     """Of the two of MLNorm."""
@@ -65,12 +65,12 @@ class ClassWork:
 
     @property
     def optimizer(self) -> OptimizerConfig:
-        """That of the recipes, without a warm-up; its rate is the encoder's, where there is one."""
+        """The recipes' optimizer without warm-up; its rate is the encoder's, if there is one."""
         rate = ENCODER_RATE if self.step == 1 else RATE
         return OptimizerConfig(learning_rate=rate, warmup_steps=0, weight_decay=0.0, clip_norm=0.0)
 
     def stored(self, step: int) -> ClassTerms:
-        """The terms of a step; the same for the same step.
+        """The terms of a step; repeated calls give the same.
 
         Candidates are drawn at random, so that terms share few of them: it is the largest table
         that a step of so many terms can need.
@@ -91,7 +91,7 @@ class ClassWork:
         )
 
     def rows(self) -> np.ndarray:
-        """float32 [REPEAT, D]: the first rows of the table, which the others repeat."""
+        """float32 [REPEAT, D]: the first rows of the table, which the rest repeat."""
         return np.random.default_rng(0).standard_normal((REPEAT, self.width), np.float32)
 
     def head(self) -> dict[str, np.ndarray]:

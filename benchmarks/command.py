@@ -1,4 +1,4 @@
-"""What the commands of several benchmarks share: the parser, and what becomes of the figures."""
+"""What the benchmark commands share: the parser, and printing and storing of figures."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def run_measured(
 
 
 def add_batch_arguments(parser: argparse.ArgumentParser) -> None:
-    """--data, and what a step of it is made of."""
+    """Adds --data and the settings of a step."""
     parser.add_argument("--data", type=Path, required=True, help="a built dataset")
     parser.add_argument("--groups", type=int, default=8, help="G (default: 8)")
     parser.add_argument("--triplets", type=int, default=16, help="U of a group (default: 16)")

@@ -1,4 +1,4 @@
-"""The train step, compiled for devices that need not be there, and what it costs each of them."""
+"""Compiles the train step for devices that need not exist, and reads its cost on each of them."""
 
 import dataclasses
 import time
@@ -21,7 +21,7 @@ from data_pipeline.batches.packing import PackedGroups
 from data_pipeline.batches.spec import BatchSpec, StepCut
 from data_pipeline.process import BadInput
 
-# The compiler knows TPUs in slices; of the smallest, one chip can be taken.
+# The compiler knows TPUs only in slices; one chip of the smallest slice is used.
 _SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 # The usual rows of a block, by blocks in a step and groups in a block: what `packing.plan_rows`
 # chooses for CODER_ENG's groups (256 terms, 11.0 tokens each, rows of 128) drawn from the invented
@@ -35,7 +35,7 @@ _RELATIONS = 1_216  # of the invented UMLS at scale 1
 
 
 def find_devices(chip: str, count: int) -> list[jax.Device]:
-    """TPUs of a slice that is only described, or the fake devices of this machine's CPU.
+    """The TPUs of a slice that is only described, or fake devices on this machine's CPU.
 
     Raises:
         BadInput: if there is no slice of this size, or too few fake devices.
@@ -59,7 +59,7 @@ def find_devices(chip: str, count: int) -> list[jax.Device]:
 
 
 def _usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, rows: int) -> int:
-    """The rows of a block: those given, or enough for nearly all of a dataset or the invented UMLS.
+    """The rows of a block: as given, or enough for nearly all of a dataset or the synthetic UMLS.
 
     Raises:
         BadInput: if neither is given and the batch is none for which rows were measured.
@@ -84,7 +84,7 @@ def _usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, 
 
 
 def _numbers_of(data: Path | None) -> tuple[int, int]:
-    """R and S, the relations and semantic types of a dataset or of the invented UMLS."""
+    """R and S: relations and semantic types of a dataset or of the synthetic UMLS."""
     if data is None:
         return _RELATIONS, _TYPES
     from data_pipeline.dataset.store import read_manifest
@@ -147,7 +147,7 @@ def measure(
 def _compile_and_read(
     step: Step, batch: dict[str, jax.ShapeDtypeStruct], program: Path | None
 ) -> dict[str, Any]:
-    """What the compiler says of a step for a batch's shapes: its cost, or that it was refused."""
+    """The compiler's cost of a step for the shapes of a batch, or its refusal."""
     started = time.monotonic()
     try:
         compiled = step.jitted.lower(step.like, batch).compile()
@@ -167,7 +167,7 @@ def _compile_and_read(
 
 
 def _figures(cost: StepCost, passes: int) -> dict[str, Any]:
-    """A cost as plain values; work and memory traffic only where a loop over passes hides none."""
+    """A cost as plain values; without work and memory traffic if a loop over passes hides some."""
     largest = sorted(cost.collectives, key=lambda one: -one.sent)[:8]
     return {
         "flops": cost.flops if passes == 1 else None,

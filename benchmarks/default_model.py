@@ -1,4 +1,4 @@
-"""The model that benchmarks take if none is given: all-MiniLM-L6-v2."""
+"""The default model of benchmarks: all-MiniLM-L6-v2."""
 
 from launch.demo import HUB_ID, package_file
 

@@ -41,7 +41,7 @@ _TERM_VECTORS, _MENTION_VECTORS = "terms.npy", "mentions.npy"
 
 
 def _terms_of_concepts(terms: int, seed: int) -> np.ndarray:
-    """How many terms each concept has; `terms` in all."""
+    """The number of terms of each concept; `terms` in all."""
     rng = np.random.default_rng(seed)
     counts = rng.geometric(1 / _TERMS_PER_CONCEPT, int(terms / _TERMS_PER_CONCEPT * 1.2) + 10)
     counts = counts[: np.searchsorted(np.cumsum(counts), terms) + 1]
@@ -92,7 +92,7 @@ def _random_units(rng: np.random.Generator, rows: int, width: int) -> np.ndarray
 
 
 def _noisy(rng: np.random.Generator, shared: np.ndarray, share: np.float32) -> np.ndarray:
-    """Unit vectors that have `shared` in common with others."""
+    """Unit vectors that are `shared` with noise added."""
     noise = _random_units(rng, *shared.shape)
     noise *= np.sqrt(1 - share**2)
     noise += shared
@@ -120,7 +120,7 @@ def _evaluate(work: Path) -> dict[str, Any]:
     from data_pipeline.dataset.dictionary import read_dictionary
 
     class Encoded(EncodedTerms):
-        """The file of the dictionary's vectors, and beside it that of the mentions'."""
+        """An encoder that returns the vectors of the files of dictionary and mentions."""
 
         def __init__(self, mentions: Sequence[str], terms: Sequence[str]):
             super().__init__(None, terms, RowsOfFile(work / _TERM_VECTORS))  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def _normalize(work: Path) -> dict[str, Any]:
 
 
 def measure(work: Path, terms: int, width: int, mentions: int) -> dict[str, Any]:
-    """The figures of both parts, each in a process of its own."""
+    """The figures of both parts, each from a process of its own."""
     result: dict[str, Any] = {"terms": terms, "width": width, "machine": machine()}
     needed, free = 2 * terms * width + 100 * terms, shutil.disk_usage(work).free
     if needed > free:

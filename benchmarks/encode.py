@@ -154,7 +154,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What some work returns, and the seconds it took."""
+    """The result of some work, and the seconds it took."""
     started = time.perf_counter()
     return work(), time.perf_counter() - started
 

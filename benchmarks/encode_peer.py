@@ -1,4 +1,4 @@
-"""sentence-transformers as `benchmarks.encode` races it: its settings, and the fastest of them."""
+"""The sentence-transformers side of `benchmarks.encode`: its settings, and the fastest of them."""
 
 import argparse
 import itertools
@@ -21,7 +21,7 @@ _MODULE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_t
 
 
 class Variant(NamedTuple):
-    """One way to run it."""
+    """One setting of the peer."""
 
     batch_size: int
     dtype: str
@@ -33,7 +33,9 @@ class Variant(NamedTuple):
 
 
 def variants(args: argparse.Namespace) -> list[Variant]:
-    """All that the flags allow; lower precision may be float16 too, which GPUs are as fast with."""
+    """All settings that the flags allow; lower precision includes float16, which is as fast on
+    GPUs.
+    """
     dtypes = ["float32"] if args.dtype == "float32" else ["bfloat16", "float16"]
     compiled = [False, True] if args.compile else [False]
     return [
@@ -43,7 +45,7 @@ def variants(args: argparse.Namespace) -> list[Variant]:
 
 
 class Peer:
-    """A SentenceTransformer in as many forms as are asked for, each loaded once."""
+    """A SentenceTransformer in the requested settings, each loaded once."""
 
     def __init__(self, folder: Path):
         import torch
@@ -101,7 +103,7 @@ def load_peer(folder: Path, encoder: "TermEncoder") -> Iterator[Peer]:
 
 
 def fastest(peer: Peer, among: list[Variant], terms: list[str]) -> tuple[dict[str, float], Variant]:
-    """Terms per second of each variant on some terms, each after a first call, and the best."""
+    """Terms per second of each setting, after a first call, and the fastest setting."""
     tried: dict[Variant, float] = {}
     for variant in among:
         peer.encode(terms, variant) if variant.compiled else peer.encode(terms[:64], variant)

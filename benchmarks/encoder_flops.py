@@ -1,4 +1,4 @@
-"""The floating-point operations that an encoder cannot do without, for terms of given lengths."""
+"""The floating-point operations that an encoder needs at least for terms of given lengths."""
 
 from typing import TYPE_CHECKING
 

@@ -75,13 +75,13 @@ def measure(
 
 
 def _medians(runs: list[dict[str, float]]) -> dict[str, Any]:
-    """The median of each figure of some runs, and the runs."""
+    """The median of each figure over some runs, and the runs."""
     middle = {part: statistics.median(run[part] for run in runs) for part in runs[0]}
     return middle | {"runs": runs}
 
 
 def _with_earlier(path: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """The result, and the rounds that the JSON file has of the same loaders on the same source."""
+    """The result, extended by rounds in the JSON file with the same loaders and source."""
     for found in read_figures(path):
         if (found["source"], found["counts"]) == (result["source"], result["counts"]):
             for name, loader in found["loaders"].items():

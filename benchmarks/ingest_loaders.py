@@ -1,4 +1,4 @@
-"""The loaders that `benchmarks.ingest` runs, each in a process of its own; are they equal?"""
+"""The loaders of `benchmarks.ingest`, each run in a process of its own, and a check of equality."""
 
 import importlib.util
 import itertools
@@ -35,7 +35,7 @@ _BATCH = 10_000  # terms that a peer gives to the tokenizer at once
 
 
 def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
-    """Seconds of the parts of our build."""
+    """The seconds of each part of our build."""
     from data_pipeline.build_dataset import build
     from data_pipeline.build_dataset.options import BuildOptions
     from data_pipeline.dataset.tokenizer import WordPieces
@@ -67,7 +67,7 @@ def load_ours(release: Path, out: Path, tokenizer: str) -> dict[str, float]:
 
 
 def load_by_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[str, float]:
-    """Seconds of the parts of a peer; see `ingest_peers`."""
+    """The seconds of each part of a peer; see `ingest_peers`."""
     from benchmarks.ingest_peers import read_with_pandas, read_with_python
     from data_pipeline.dataset.tokenizer import load_tokenizer
 
@@ -99,7 +99,7 @@ def load_by_peer(name: str, release: Path, out: Path, tokenizer: str) -> dict[st
 
 
 def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
-    """The counts of our dataset, when every peer has its very arrays and strings.
+    """The counts of our dataset; checks that each peer's arrays and strings equal it.
 
     Raises BadInput where one differs.
     """
@@ -118,7 +118,7 @@ def check_same(ours: Path, peers: list[Path]) -> dict[str, int]:
 
 
 def installed() -> list[str]:
-    """The loaders whose packages are here; says which are left out."""
+    """The loaders whose packages are installed; prints which are left out."""
     wanted = {"pandas-c": ("pandas",), "pandas-pyarrow": ("pandas", "pyarrow")}
     names = []
     for name in LOADERS:

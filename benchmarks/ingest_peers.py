@@ -1,4 +1,4 @@
-"""Two loaders as people write them, pandas and plain Python: the peers of `benchmarks.ingest`.
+"""Two typical loaders, in pandas and in plain Python: the peers of `benchmarks.ingest`.
 
 Both do the whole work of `data_pipeline.build` with its default options, less its checks, hashes
 and restarts: they read MRCONSO, MRREL, MRSTY and MRCUI, leave suppressed rows out, clean the terms,
@@ -29,7 +29,7 @@ _BRACKETED = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 
 
 def clean_term(term: str) -> str:
-    """The rules "paper" of `cleaning`, one string at a time; quick ways out first."""
+    """The rules "paper" of `cleaning` for one string, with shortcuts first."""
     term = term.lower()
     if "nos" in term:
         term = _NOS.sub(" ", f"  {term}  ")
@@ -62,7 +62,9 @@ def _split_keys(keys: np.ndarray, labels: list[str], concepts: int) -> dict[str,
 
 
 def _merged_into(rows: Iterable[tuple[str, str, str]], number: dict[str, int]) -> dict[str, int]:
-    """Retired identifier -> concept, where MRCUI names one known successor, the same concept."""
+    """Retired identifier -> concept, if MRCUI names one known successor that is the same
+    concept.
+    """
     found = {
         (retired, successor)
         for retired, rel, successor in rows
@@ -179,7 +181,8 @@ def _read_csv(release: Path, name: str, wanted: list[str], parser: str):
             na_filter=False,
             encoding="utf-8",
         )
-    # pandas's own engine="pyarrow" refuses quoting=QUOTE_NONE, so its reader is called by itself.
+    # pandas with engine="pyarrow" refuses quoting=QUOTE_NONE, so pyarrow's reader is called
+    # directly.
     from pyarrow import csv as arrow
 
     return arrow.read_csv(
@@ -204,7 +207,7 @@ def read_with_pandas(release: Path, parser: str) -> dict[str, Any]:
         + 2 * (atoms["STT"] != "PF").astype("int8")
         + (atoms["ISPREF"] != "Y").astype("int8")
     )
-    # A loop, not .str: three times as quick, and right for every alphabet.
+    # A loop, not .str: three times as fast, and right for every alphabet.
     term = [clean_term(text) for text in atoms["STR"]]
     atoms = pandas.DataFrame(
         {"cui": atoms["CUI"], "language": atoms["LAT"].map(order), "rank": rank, "term": term}

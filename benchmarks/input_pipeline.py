@@ -34,21 +34,21 @@ from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import run_command
 
-# The last first: workers start as copies of a process whose tokenizer has not begun its threads.
+# In reverse order, so that workers are forked from a process whose tokenizer has no threads yet.
 _WORKERS = (2, 1, 0)
 
 _Ask = Callable[[dict], dict[str, Any]]
 
 
 def _serve(ready: dict[str, Any], measure: _Ask) -> None:
-    """Answers each question on standard input, a JSON line, with a JSON line."""
+    """Answers each JSON line on standard input with a JSON line."""
     print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         print(json.dumps(measure(json.loads(line))), flush=True)
 
 
 def _serve_ours(dataset: Path) -> None:
-    """Opens the dataset and streams as often as it is asked to."""
+    """Opens the dataset, and streams each time it is asked to."""
     from data_pipeline.batches.stream import BatchMaker
     from data_pipeline.dataset.store import open_dataset
 
@@ -72,7 +72,7 @@ def _serve_ours(dataset: Path) -> None:
 
 
 def _serve_peer(release: Path, tokenizer: str) -> None:
-    """Loads the release and streams, with as many workers as it is asked for."""
+    """Loads the release, and streams with the requested number of workers."""
     from benchmarks.released_loader import (
         PADDED_LENGTH,
         Collate,

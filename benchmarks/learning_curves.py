@@ -27,7 +27,7 @@ _TEN = ("de", "fr", "es", "it", "pt", "nl", "cs", "tr", "ja", "zh")
 
 
 def _row_of(run: dict[str, Any]) -> Row:
-    """The scores of a run that are shown; of the ten languages their mean."""
+    """The scores of a run that are shown; the ten languages are averaged."""
     scores = run["scores"]
     return {
         **run["curve"],
@@ -39,7 +39,7 @@ def _row_of(run: dict[str, Any]) -> Row:
 
 
 def _rows_of(runs: dict[str, dict[str, Any]]) -> list[Row]:
-    """Means and standard errors, a row for each system and length; rows of a system stand together.
+    """Means and standard errors, one row for each system and length, grouped by system.
 
     Args:
         runs: those of the file; of a run without `curve` there is nothing in the figure.

@@ -14,7 +14,7 @@ from benchmarks.machine import machine, one_line
 from coder_jax.devices.xla_settings import set_up_xla
 
 _DTYPES = ("float32", "tf32", "bfloat16")
-# Large enough to hide the start of a kernel, small enough for a CPU to try many times in a second.
+# Large enough to hide a kernel's start, small enough for many tries per second on a CPU.
 _SIZES = {
     "cpu": ((1024, 1024, 1024), (2048, 1536, 384), (2048, 2048, 2048)),
     "gpu": ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 3072, 768), (16384, 8192, 8192)),
@@ -47,7 +47,7 @@ def _matmul_peak(dtype: str = "float32", *, seconds: float = _SECONDS) -> float:
 
 
 def _copy_bandwidth(*, seconds: float = _SECONDS) -> float:
-    """Bytes per second that are read and written while a large array is copied in memory."""
+    """Memory bandwidth: bytes read and written per second while a large array is copied."""
     return max(
         2 * size / _fastest(work, seconds)
         for library in (_jax_copies, _torch_copies)
@@ -64,7 +64,7 @@ def measured(dtype: str, seconds: float = _SECONDS) -> dict[str, float]:
 
 
 def add_limit_seconds(parser: argparse.ArgumentParser) -> None:
-    """The flag of how long the limits are measured."""
+    """Adds the flag for how long limits are measured."""
     parser.add_argument(
         "--limit-seconds",
         type=float,
@@ -74,7 +74,7 @@ def add_limit_seconds(parser: argparse.ArgumentParser) -> None:
 
 
 def _fastest(work: _Work, seconds: float) -> float:
-    """Seconds of the fastest try."""
+    """The seconds of the fastest try."""
     call, wait = work
     wait(call())
     calls, best, begun = 1, float("inf"), time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a benchmark ran on: written beside every figure."""
+"""The machine of a benchmark, recorded with every figure."""
 
 import datetime
 import importlib.metadata

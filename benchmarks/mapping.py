@@ -22,7 +22,7 @@ _PRECISIONS = (0.7, 0.8, 0.9)
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """What is written to --json."""
+    """The figures for --json."""
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.mapping.candidates import Candidates
     from coder_jax.mapping.confidence import measured_cutoffs
@@ -66,7 +66,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def _of_test(
     normalizer: Any, cutoffs: Any, language: str, names: list[str], gold: list[str]
 ) -> dict[str, Any]:
-    """Shares of right answers, and what was promised beside what was found."""
+    """The shares of right answers, and promised and measured precision."""
     from coder_jax.mapping.confidence import cutoff_for, misspelt
     from coder_jax.mapping.normalizer import Confidence, Normalizer, Rule
 

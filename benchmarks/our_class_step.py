@@ -1,4 +1,4 @@
-"""MLNorm's train steps outside a run, with a state, to be timed."""
+"""MLNorm's train steps outside a training run, for timing."""
 
 import dataclasses
 from typing import Any
@@ -43,7 +43,7 @@ _ROW_LENGTH = 128
 
 
 def _begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
-    """Classes as in `ClassWork.rows`, never whole outside the devices; for traced code."""
+    """In traced code: classes as in `ClassWork.rows`, sharded from the start."""
     rows = params["classes"].shape[0]
     class_C = jnp.arange(rows)
     bits = jnp.asarray(class_group_bits(np.arange(GROUPS)))
@@ -56,7 +56,7 @@ def _begun(work: ClassWork, params: Params, extra: Tree) -> tuple[Params, Tree]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _InventedFirst(MLNormSystem):
-    """Step 1 with invented classes."""
+    """Step 1 with synthetic classes."""
 
     work: ClassWork
 
@@ -66,7 +66,7 @@ class _InventedFirst(MLNormSystem):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _InventedSecond(MLNormClassesSystem):
-    """Step 2 with invented classes."""
+    """Step 2 with synthetic classes."""
 
     work: ClassWork
 
@@ -98,7 +98,7 @@ def _step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
 
 
 def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
-    """The batch of a step, on the device, as training has it."""
+    """The batch of a step, placed on the device as in training."""
     spec, blocks = step.config.system.batch, step.cut.blocks
     mine = (*step.cut.groups(spec).shape, work.terms // spec.groups)
     if work.step == 2:
@@ -128,13 +128,13 @@ def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.A
 
 
 def _compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
-    """The step as a program; nothing of the state is made."""
+    """The compiled step; no state is created."""
     batch = _batch_of(work, step, work.stored(0))
     return step.jitted.lower(step.like, batch).compile()
 
 
 def program_memory(work: ClassWork) -> dict[str, Any]:
-    """What the compiled step needs, and what the device has; to be called in its own process.
+    """The memory that the compiled step needs, and that of the device; call it in its own process.
 
     Returns:
         `arguments` (state and batch), `temporaries` and `peak`, what `available` is at the moment,

@@ -1,4 +1,4 @@
-"""Our train step outside a run, with a state, to be timed."""
+"""Our train step outside a training run, for timing."""
 
 import dataclasses
 from typing import Any
@@ -19,12 +19,12 @@ from data_pipeline.dataset.store import open_dataset
 
 
 class OnDevice:
-    """What is the same for all steps with a state on JAX's devices."""
+    """What all steps with a state on JAX's devices share."""
 
     state: Any
 
     def wait(self) -> None:
-        """Until the device has done its work."""
+        """Waits until the device has finished."""
         jax.block_until_ready(self.state)
 
     def peak_device_memory(self) -> int | None:
@@ -66,7 +66,9 @@ class Ours(OnDevice):
         return fed
 
     def step(self, batch: Fed) -> jax.Array:
-        """One optimizer step; the loss, on the device. The first with so many rows compiles it."""
+        """Takes one optimizer step; returns the loss, on the device. A new number of rows is
+        compiled first.
+        """
         if batch.rows not in self.train_step.compiled:
             self.train_step.compile(self.source, batch.rows)
         self.state, metrics = self.train_step(self.state, batch.batch, batch.rows)

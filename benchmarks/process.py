@@ -1,4 +1,4 @@
-"""Processes of their own for what a benchmark measures, so that each has its own peak of memory."""
+"""Separate processes for measurements, so that each has its own peak of memory."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ _TUNABLES = "GLIBC_TUNABLES"
 
 
 class Child:
-    """A process that is measured: its lines on stderr are passed on and kept.
+    """A measured process; its lines on stderr are printed and stored.
 
     Args:
         command: what to run; standard output is ours to read, line by line, through `ask`.
@@ -41,7 +41,7 @@ class Child:
             text=True,
         )
         self.said: list[str] = []
-        # A daemon: this process may end before the child does, which then finds its input closed.
+        # A daemon thread: this process may end before the child, which then finds its input closed.
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -98,7 +98,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a process took: seconds, seconds of processors, peak memory, what it said on stderr."""
+    """Measurements of a process: seconds, CPU seconds, peak memory, its stderr."""
 
     seconds: float
     cpu_seconds: float
@@ -112,7 +112,7 @@ def run_child(command: list[str]) -> Ended:
 
 
 def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What `call` returns in a process that ends with it, and gives its memory back.
+    """The result of `call`, run in a process that then ends and frees its memory.
 
     If this process is killed, that one ends at once: left alone it would work on, and slow down
     whatever is measured next.
@@ -131,7 +131,7 @@ def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _end_with_parent() -> None:
-    """From now on this process ends when the one that started it does, in the midst of its work."""
+    """Makes this process end, even in the middle of work, when its parent ends."""
     parent = parent_process()
     assert parent is not None
 
@@ -145,7 +145,7 @@ def _end_with_parent() -> None:
 def add_huge_pages(
     parser: argparse.ArgumentParser, choices: Sequence[str] = ("all", "none")
 ) -> None:
-    """The flag of who has memory in huge pages."""
+    """Adds the flag for which processes use huge pages."""
     parser.add_argument(
         "--huge-pages",
         choices=choices,
@@ -156,7 +156,7 @@ def add_huge_pages(
 
 @contextlib.contextmanager
 def huge_pages(wanted: bool) -> Iterator[None]:
-    """A process that starts meanwhile takes memory in huge pages (glibc), as `launch/train.sh`."""
+    """In the block, processes that start use huge pages (glibc), as `launch/train.sh` does."""
     before = os.environ.pop(_TUNABLES, None)
     try:
         if wanted:
@@ -169,7 +169,7 @@ def huge_pages(wanted: bool) -> Iterator[None]:
 
 
 def forget(folder: Path) -> None:
-    """Lets the system drop the folder's files from its memory, so that they are read from disk."""
+    """Drops the folder's files from the page cache, so that they are read from disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             _drop(path)
@@ -196,7 +196,7 @@ def read_bandwidth(files: list[Path]) -> float:
 
 
 def copy_bandwidth_apart() -> float:
-    """`limits._copy_bandwidth` in a process of its own: it imports jax and torch."""
+    """`limits._copy_bandwidth` in a separate process, as it imports jax and torch."""
     code = "from benchmarks.limits import _copy_bandwidth; print(_copy_bandwidth())"
     child = Child([sys.executable, "-c", code])
     found = child.answer()

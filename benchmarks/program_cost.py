@@ -1,4 +1,4 @@
-"""What a compiled program costs each device: work, memory and communication, read and not guessed.
+"""The cost of a compiled program on each device: work, memory and communication, read from its HLO.
 
 The program may be compiled for devices that this machine does not have; nothing is run.
 """
@@ -19,8 +19,9 @@ _KINDS = (
     "collective-permute",
     "collective-broadcast",
 )
-# `%name (arguments) -> type {` begins a computation, `name = type operation(operands), ...` stands
-# in it. A type is one array, or a tuple of arrays in parentheses, with layouts in braces.
+# `%name (arguments) -> type {` begins a computation, which contains lines `name = type
+# operation(operands), ...`. A type is one array, or a tuple of arrays in parentheses, with layouts
+# in braces.
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _OPERATION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (.+?) ([a-z][a-z\-]*)\(")
 _COLLECTIVE = re.compile(rf"^({'|'.join(_KINDS)})(-start)?$")
@@ -45,7 +46,7 @@ class Collective:
 
     @property
     def sent(self) -> int:
-        """Bytes that one device sends in one run of the program, by the best known algorithms.
+        """Bytes that one device sends in one run of the program, with the best known algorithms.
 
         These pass an array around a ring: each device keeps its own part of it. An all-reduce is a
         reduce-scatter and an all-gather.
@@ -79,7 +80,7 @@ class StepCost:
         return sum(collective.sent for collective in self.collectives)
 
     def sent_by_kind(self) -> dict[str, int]:
-        """The same for each kind of collective that occurs, largest first."""
+        """Bytes sent for each kind of collective that occurs, largest first."""
         sums: collections.Counter[str] = collections.Counter()
         for collective in self.collectives:
             sums[collective.kind] += collective.sent
@@ -151,7 +152,7 @@ def _find_collectives(text: str) -> Iterator[Collective]:
 
 
 def _split_computations(text: str) -> dict[str, list[str]]:
-    """The lines of each computation; the one that the program begins with is called ENTRY."""
+    """The lines of each computation; the entry computation is called ENTRY."""
     computations: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -164,7 +165,7 @@ def _split_computations(text: str) -> dict[str, list[str]]:
 
 
 def _count_runs(computations: dict[str, list[str]]) -> collections.Counter[str]:
-    """How often each computation runs; infinity if a loop's number of runs is not known."""
+    """How often each computation runs; infinity if a loop's trip count is not known."""
     runs: collections.Counter[str] = collections.Counter()
 
     def enter(name: str, times: float) -> None:
@@ -186,7 +187,7 @@ def _count_runs(computations: dict[str, list[str]]) -> collections.Counter[str]:
 
 
 def _array_bytes(type_text: str) -> int:
-    """Bytes of a type: of its array, or of all arrays of the tuple; padding is not counted."""
+    """The bytes of an array type, or of all arrays of a tuple type, without padding."""
     total = 0
     for dtype, dimensions in _ARRAY.findall(type_text):
         digits = re.search(r"\d+", dtype)  # bits: bf16, s32, f8e4m3fn
@@ -209,7 +210,7 @@ def _second_of_tuple(type_text: str) -> str:
 
 
 def _group_size(line: str, devices: int) -> int:
-    """The devices that a collective joins: the first of its replica groups, which are equal.
+    """The number of devices in a collective, from its first replica group (all are equal in size).
 
     Groups are written as {{0,1},{2,3}}, as [groups,devices]<=[...], or as axes of a mesh:
     mesh['a'=2,'b'=4] {'b'}, where 'b':(2)2 is a part of the axis that has two devices.

@@ -1,4 +1,4 @@
-"""Encoders of known shapes with random weights, for machines to which no weights travel."""
+"""Encoders of known shapes with random weights, for machines without access to real weights."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 from benchmarks.step_cost import BASE
 
-# all-MiniLM-L6-v2: what the demo starts from.
+# The shape of all-MiniLM-L6-v2, from which the demo starts.
 _MINILM: dict[str, Any] = BASE | {
     "hidden_size": 384,
     "num_layers": 6,
     "intermediate_size": 1536,
 }
-# For trials: it compiles in seconds.
+# A shape for trials, which compiles in seconds.
 _TINY: dict[str, Any] = BASE | {
     "hidden_size": 64,
     "num_layers": 1,

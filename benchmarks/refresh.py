@@ -42,7 +42,7 @@ _WARM = 20_000  # terms encoded before the time is taken, so that all programs a
 
 
 def _write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> None:
-    """Write float32 vectors of unit length: the real ones first, then invented ones.
+    """Write float32 unit vectors: the real ones first, then random ones.
 
     Args:
         path: of the new .npy file.
@@ -63,7 +63,7 @@ def _write_vectors(path: Path, real: np.ndarray, rows: int, seed: int = 0) -> No
 
 
 def _compared(exact: np.ndarray, found: np.ndarray) -> dict[str, float]:
-    """How much of exact lists of neighbours, int [q, k], others hold, in any order.
+    """The share of exact lists of neighbours, int [q, k], that other lists also have, in any order.
 
     Returns:
         `recall`, the share of all neighbours; `whole`, the share of lists without one missing.
@@ -82,7 +82,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     from benchmarks.limits import measured
 
     real, row = _encoded(args)
-    # Spread over the file, so that real and invented ones are asked for.
+    # Spread over the file, so that real and random vectors are queried.
     asked = np.arange(0, args.terms, max(1, args.terms // args.queries))[: args.queries]
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         _write_vectors(path := Path(folder) / "vectors.npy", real, args.terms)
@@ -110,7 +110,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
 
 def _encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
-    """Vectors of terms, float32 [n, D], and the part of the row that is known with them."""
+    """Vectors of terms, float32 [n, D], and the columns of the row that are then known."""
     import jax
 
     from coder_jax.encoding.encoder import TermEncoder
@@ -145,7 +145,7 @@ def _encoded(args: argparse.Namespace) -> tuple[np.ndarray, Row]:
 def _searched(
     vectors: RowsOfFile, asked: np.ndarray, args: argparse.Namespace, products: "Products"
 ) -> tuple[np.ndarray, float]:
-    """The neighbours of some vectors, int [q, k], and the seconds that it took to find them."""
+    """The neighbours of some vectors, int [q, k], and the seconds of the search."""
     from coder_jax.encoding.search import nearest_others
     from coder_jax.systems.coderpp import SPARE
 
@@ -200,7 +200,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """BadInput for numbers that nothing can be measured with."""
+    """Raise BadInput for numbers with which nothing can be measured."""
     for name in ("encoded", "queries", "neighbours"):
         if not 1 <= getattr(args, name):
             raise BadInput(f"--{name} is {getattr(args, name)}; expected 1 or more")

@@ -1,4 +1,4 @@
-"""The releases that benchmarks read, real or invented."""
+"""The releases that benchmarks read, real or synthetic."""
 
 import argparse
 import shutil
@@ -14,7 +14,7 @@ from data_pipeline.sources.release_files import unpack_release
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to work, what to read, how often."""
+    """Adds the arguments for the working folder, the source and the number of rounds."""
     parser.add_argument("--work", type=Path, help="folder for what is built, on a roomy disk")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--source", type=Path, metavar="PATH", help="release of real RRF files")

@@ -1,4 +1,4 @@
-"""Batches as CODER's released PyTorch code makes them: the peer of `benchmarks.input_pipeline`.
+"""Batches made as in CODER's released PyTorch code: the peer of `benchmarks.input_pipeline`.
 
 Written from a description of that code, set up as its best users would: everything is held as
 Python strings, MRCONSO's first row of each LUI, MRREL as a set; the dataset draws a relation row
@@ -71,7 +71,7 @@ class ReleasedDataset(Dataset):
 
 
 class Collate:
-    """The items of a step in, its tensors out; all terms are tokenized by one call.
+    """The collate function: tensors of a step's items; one call tokenizes all terms.
 
     The result is `input_ids` int64 [G, 2k, 32] and `concepts` int64 [G, 2k], heads first; and
     `relations` int64 [G, U].
@@ -108,7 +108,7 @@ class Collate:
 
 
 def released_batches(dataset: Dataset, collate: Collate, workers: int) -> Iterator[dict[str, Any]]:
-    """Batches of whole steps, without end in practice, made by so many worker processes."""
+    """Batches of whole steps, practically endless, made by that many worker processes."""
     return iter(
         DataLoader(
             dataset,

@@ -1,4 +1,4 @@
-"""The files of figures in results/: rows, one for each setting that was measured."""
+"""The files in results/: one row of figures for each setting."""
 
 import json
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from data_pipeline.files.whole import write_json
 
 
 def read_figures(path: Path) -> list[dict[str, Any]]:
-    """The rows that are there; none where there is no file."""
+    """The existing rows; none if there is no file."""
     return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
 
 
 def keep_rows(
     path: Path, rows: Sequence[dict[str, Any]], settings: Sequence[str], **beside: Any
 ) -> None:
-    """Adds rows to a file, in place of those with the same settings.
+    """Adds rows to a file; rows with the same settings are replaced.
 
     Args:
         path: the file; it and its folder are made if need be.

@@ -1,4 +1,4 @@
-"""Rivals taking turns: each is timed once per round, in another order each round."""
+"""Timing of rivals in turn: each once per round, in another order each round."""
 
 import statistics
 import time

@@ -91,7 +91,7 @@ def _check_same(found: dict[str, float], name: str) -> None:
 def _compare(
     all_queries: np.ndarray, keys: np.ndarray, counts: list[int], ks: list[int], rounds: int
 ) -> list[dict]:
-    """One row for so many queries at once, and each k."""
+    """One row for each k, with this many queries at once."""
     import jax
 
     from coder_jax.encoding.search import search

@@ -1,4 +1,4 @@
-"""The rivals of `benchmarks.search`: queries in, the k best similarities and indices out."""
+"""The peers of `benchmarks.search`: faiss, and torch on a GPU."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ _BLOCK_QUERIES, _BLOCK_KEYS = 1024, 131_072  # of torch on a GPU: 0.5 GB of simi
 
 
 class SearchResult(NamedTuple):
-    """What a search gives."""
+    """The result of a search."""
 
     similarity: np.ndarray  # float32 [q, k], best first
     key: np.ndarray  # int64 [q, k], the index of each
@@ -23,7 +23,7 @@ Search = Callable[[np.ndarray, int], SearchResult]
 
 
 def load_peers(keys: np.ndarray) -> dict[str, Search]:
-    """The rivals on this machine, each with the keys in its own memory already.
+    """The peers available on this machine, each with the keys already in its own memory.
 
     Raises:
         BadInput: if there is none.
@@ -38,7 +38,7 @@ def load_peers(keys: np.ndarray) -> dict[str, Search]:
 
 
 def _faiss_search(keys: np.ndarray) -> dict[str, Search]:
-    """IndexFlatIP on all cores, and on the GPU where faiss was built for it."""
+    """IndexFlatIP on all cores, and on the GPU if faiss supports it."""
     if importlib.util.find_spec("faiss") is None:
         return {}
     import faiss
@@ -53,7 +53,9 @@ def _faiss_search(keys: np.ndarray) -> dict[str, Search]:
 
 
 def _torch_search(keys: np.ndarray) -> dict[str, Search]:
-    """torch.topk over blocks on a GPU, with the keys there and with the keys here; else nothing."""
+    """torch.topk over blocks on a GPU, with the keys in GPU or host memory; nothing without a
+    GPU.
+    """
     import torch
 
     if not torch.cuda.is_available():

@@ -19,7 +19,7 @@ from benchmarks.command import Row, parser_of, run_measured
 from coder_jax.__main__ import VERBS
 from data_pipeline.process import BadInput
 
-# Seconds until help is there.
+# The limit in seconds.
 _USAGE_LIMIT, _VERB_LIMIT, _TRAIN_LIMIT = 0.5, 2.0, 3.0
 _COMMANDS = {
     "coder_jax --help": _USAGE_LIMIT,

@@ -68,7 +68,7 @@ _SETTINGS = (
 
 
 def _use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
-    """Sets the variables that jax reads when it is imported, which must not have happened yet.
+    """Sets the variables that jax reads at import, which must not have happened yet.
 
     Raises:
         BadInput: if a TPU compiler is needed and not there.
@@ -86,13 +86,13 @@ def _use_compiler(chip: str, libtpu: Path | None, devices: int) -> None:
     sys.path.append(str(libtpu))
     os.environ["TPU_LIBRARY_PATH"] = str(library)
     os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-    # The compiler asks for them, and makes nothing of them.
+    # The compiler requires them and ignores their values.
     os.environ["TPU_ACCELERATOR_TYPE"] = "v5litepod-8"
     os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
 
 
 def _times(row: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds that each part would take alone at the chip's peak rate; empty without one."""
+    """The milliseconds of each part alone at the chip's peak rate; empty without a rate."""
     chip = _CHIPS.get(row["chip"])
     if chip is None or row.get("flops") is None:
         return {}

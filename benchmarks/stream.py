@@ -1,4 +1,4 @@
-"""How fast our batches come: measured for `umls_size` and `input_pipeline` alike."""
+"""The rate of our batches, measured for `umls_size` and `input_pipeline`."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ MADE_AHEAD = 20  # batches that may wait in a pipeline's buffers; taken before t
 
 
 def stream(batches: Iterator[dict], maker: "BatchMaker", seconds: float) -> dict[str, Any]:
-    """Takes batches for so many seconds: terms and tokens per second, and the fill of the rows.
+    """Takes batches for some seconds: terms and tokens per second, and the fill of the rows.
 
     Args:
         batches: of `maker.batches`.
@@ -26,7 +26,7 @@ def stream(batches: Iterator[dict], maker: "BatchMaker", seconds: float) -> dict
     while time.monotonic() - begun < seconds:
         segments = next(batches)["segments"]
         tokens += int((segments > 0).sum())
-        # What training cuts the batch to (`coder_jax.devices.feed`).
+        # Training trims the batch to this many rows (`coder_jax.devices.feed`).
         places += segments[..., : maker.plan.rows(rows_in_use(segments)), :].size
         count += 1
     taken = time.monotonic() - begun

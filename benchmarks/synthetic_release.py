@@ -23,7 +23,7 @@ from data_pipeline.process import BadInput, progress_bar, run_command
 from data_pipeline.sources.rrf import COLUMNS
 
 # -------------------------------------------------------------------------------------------------
-# Words for invented medical terms: a vocabulary per language, drawn with Zipf's frequencies.
+# Words of synthetic medical terms: one vocabulary per language, drawn by Zipf's law.
 #
 # Every word is put together from roots and affixes listed here; nothing is taken from a
 # terminology.
@@ -85,7 +85,7 @@ _HEBREW = "א ב ק ד א פ ג ה י י ק ל מ נ ו פ ק ר ס ט ו ו ו 
 
 @dataclass(frozen=True)
 class _Language:
-    """How often a language is met among terms, and what its words are made of."""
+    """The share of a language among terms, and the parts of its words."""
 
     share: float
     plain: str = ""
@@ -173,7 +173,7 @@ def _vocabulary(language: _Language, rng: np.random.Generator) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# MRCONSO, MRSTY and MRCUI of an invented release: table chunks of the UMLS's shape.
+# MRCONSO, MRSTY and MRCUI of a synthetic release, in chunks.
 #
 # The rows of a chunk depend on the seed and the chunk's number alone, so a release of any size is
 # made in the memory of one chunk and a few numbers per concept.
@@ -186,7 +186,7 @@ _SOURCES = (
     " ICD9CM HPO VANDF NDDF MMSL GS USP ATC DRUGBANK HGNC UMD CHV CST PDQ"
 ).split()
 _TERM_TYPES = "PT SY FN AB PN LN LO MH PM NM SCD CN OAP IS ET HT LLT ACR DN BN".split()
-# Streams of random numbers, so that no two decisions share them.
+# A stream of random numbers for each decision, so that no two share them.
 _CONCEPT_STREAM, _TERM_STREAM, _TYPE_STREAM, _RETIRED_STREAM = 1, 2, 3, 4
 
 
@@ -251,7 +251,7 @@ def _atoms(
     shares = np.cumsum([language.share for language in _LANGUAGES.values()])
     language = np.searchsorted(shares / shares[-1], rng.random(size))
     language[is_first & (rng.random(size) < 0.9)] = 0
-    # Several vocabularies have the same string: it is that of the row before.
+    # A string that several vocabularies have is repeated from the row before.
     same = np.flatnonzero(~is_first[1:] & (rng.random(size - 1) < 0.1)) + 1
     language[same] = language[same - 1]
     text = _strings(language, words, rng)
@@ -341,7 +341,7 @@ def _mrsty(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
 
 
 def _mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
-    """Chunks of MRCUI: retired concepts, most of them merged into one that is there."""
+    """Chunks of MRCUI: retired concepts, most of them merged into an existing one."""
     retired = concepts // 8
     for chunk, first in enumerate(range(0, retired, _CHUNK)):
         rng = np.random.default_rng([seed, _RETIRED_STREAM, chunk])
@@ -364,7 +364,7 @@ def _mrcui(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
 
 
 # -------------------------------------------------------------------------------------------------
-# MRREL of an invented release: every relation in both directions, sorted by CUI1.
+# MRREL of a synthetic release: every relation in both directions, sorted by CUI1.
 #
 # A row is one int64, (head * labels + label) * concepts + tail, until its text is made. Rows are
 # drawn in chunks that depend on the seed alone; where there are more than fit into memory, they are
@@ -462,9 +462,9 @@ def _sorted_keys(
 
 
 def _concepts(concepts: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [size]: a quarter of the draws fall on few concepts, as on the heads of hierarchies."""
+    """int64 [size]: concepts; a quarter of the draws fall on a few, as hierarchies' heads."""
     popular = (concepts * rng.random(size) ** 8).astype(np.int64)
-    # Popular concepts lie all over the release: a step that shares no factor with their number.
+    # Frequent concepts are spread over the release by a step coprime to the number of concepts.
     step = concepts // 2 - 1 | 1
     while np.gcd(step, concepts) > 1:
         step += 2
@@ -504,12 +504,12 @@ def _text(
 
 
 # -------------------------------------------------------------------------------------------------
-# The files of an invented release, written chunk by chunk.
+# The files of a synthetic release, written chunk by chunk.
 
 # UMLS 2020AA, the release of the paper.
 _CONCEPTS, _TERMS, _RELATIONS = 4_270_000, 15_480_000, 87_890_000
 
-# What each kind of bad row is, and the file that gets it.
+# The kinds of bad rows, and the file that contains each.
 _BAD_ROWS = {
     "columns": ("MRCONSO", "a column is missing; a build refuses the file"),
     "utf8": ("MRCONSO", "the term has a Latin-1 byte; a build refuses the file"),
@@ -520,7 +520,7 @@ _BAD_ROWS = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Size:
-    """How many concepts, terms and relation rows a release has, and which rows are bad."""
+    """The numbers of concepts, terms and relation rows of a release, and its bad rows."""
 
     concepts: int = _CONCEPTS
     terms: int = _TERMS
@@ -595,7 +595,7 @@ def _bad_lines(name: str, size: _Size, seed: int) -> dict[int, str]:
 
 
 def _write(path: Path, chunks: Iterator[pl.DataFrame], bad: dict[int, str]) -> tuple[int, int]:
-    """Writes a file under another name and renames it; the number of its rows and its bytes."""
+    """Writes a file atomically; returns the number of its rows and its size."""
     rows = 0
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         for chunk in chunks:

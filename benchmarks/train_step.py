@@ -141,7 +141,7 @@ def _time_systems(
 
 
 def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
-    """The device and what it can do at most; to be called in a process of its own."""
+    """The device and its measured limits; call it in a process of its own."""
     set_up_xla()  # the limits of what our step runs with
     import jax
 
@@ -151,7 +151,7 @@ def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """One row: all systems on one work."""
+    """One row: all systems on one task."""
     manifest = read_manifest(args.data)
     name, encoder = _find_encoder(args.encoder, folder, manifest.tokenizer.vocab_size)
     relations = len(manifest.relations)

@@ -1,4 +1,4 @@
-"""A system that takes train steps, in a process of its own, which does what it is asked.
+"""A process in which a system takes train steps on request.
 
 Alone in its process a system has its own threads, its own memory to be measured, and nothing of the
 other libraries in its way. The process waits, idle, while it is another system's turn.
@@ -23,24 +23,28 @@ class MeasuredSystem(Protocol):
     """An implementation of the train step, with its state."""
 
     def prepare(self, step: int, terms: Any) -> Any:
-        """The batch as `step` takes it, on the device; not timed, a loader does this ahead."""
+        """The batch in the form of `step`, on the device; not timed, as a loader does this
+        ahead.
+        """
 
     def step(self, batch: Any) -> Any:
-        """Takes an optimizer step, without waiting for it; the loss, as what `float` takes."""
+        """Starts an optimizer step without waiting for it; returns the loss, which `float`
+        accepts.
+        """
 
     def wait(self) -> None:
-        """Waits until all that was begun is done."""
+        """Waits until all steps have finished."""
 
     def peak_device_memory(self) -> int | None:
         """Bytes at most in use on an accelerator; None on a CPU."""
 
 
 class Task(Protocol):
-    """What systems are to do; plain values, as it travels to their processes."""
+    """The task of the systems; plain values, which are sent to their processes."""
 
     @property
     def steps(self) -> int:
-        """Batches that are used, again and again."""
+        """The number of different batches, which are repeated."""
 
     def stored(self, step: int) -> Any:
         """The terms of a step, as `MeasuredSystem.prepare` takes them."""
@@ -68,12 +72,12 @@ def _make_system(name: str, work: Work) -> MeasuredSystem:
 
 
 def _serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
-    """The process: each number that comes is the number of steps to take; 0 ends it."""
+    """The loop of the process: each number read is a number of steps to take; 0 ends it."""
     try:
         started = time.perf_counter()
         system = make(name, work)
         batches = [system.prepare(step, work.stored(step)) for step in range(work.steps)]
-        # The first round over all batches compiles every shape and is told with its losses.
+        # The first round over all batches compiles every shape and reports their losses.
         losses = [float(system.step(batch)) for batch in batches]
         system.wait()
         pipe.send({"losses": losses, "start_s": time.perf_counter() - started})
@@ -101,7 +105,7 @@ def _serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
 
 
 class SystemProcess:
-    """The process of a system, from outside.
+    """The process of a system, seen from its parent.
 
     Args:
         name: of the system.
@@ -121,7 +125,7 @@ class SystemProcess:
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        # Or jax would take most of a GPU's memory, the others' too.
+        # Otherwise jax would reserve most of a GPU's memory, that of others included.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.process = context.Process(target=_serve, args=(name, work, theirs, make), daemon=True)
         with huge_pages(with_huge_pages):
@@ -132,7 +136,7 @@ class SystemProcess:
         self.start_s: float = begun["start_s"]
 
     def answer(self) -> dict[str, Any]:
-        """What the process has to say next.
+        """The next answer of the process.
 
         Raises:
             BadInput: if it has ended instead.
@@ -148,7 +152,7 @@ class SystemProcess:
             ) from None
 
     def take(self, steps: int) -> float:
-        """Takes so many steps; seconds of each in the mean."""
+        """Takes this many steps; returns the mean seconds of a step."""
         self.pipe.send(steps)
         return self.answer()["step_s"]
 

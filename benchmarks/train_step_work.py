@@ -1,4 +1,4 @@
-"""The work that all systems of `benchmarks.train_step` do: batches, initial matrices, operations.
+"""The task of all systems of `benchmarks.train_step`: batches, initial matrices, operations.
 
 NumPy arrays and plain values, which each system puts on the device in its own way.
 """
@@ -23,7 +23,7 @@ _RELATION_NOISE = 0.01
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One task for every system; plain values, as it travels to processes."""
+    """A task for every system; plain values, which are sent to processes."""
 
     encoder: Path
     """Hugging Face folder of a BERT."""

@@ -26,7 +26,7 @@ from benchmarks.stream import stream
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, run_command
 
-# What the project promises at scale 1, on two cores.
+# The project's limits at scale 1, on two cores.
 _LIMITS = {
     "build_minutes": 30.0,
     "build_gb": 12.0,
@@ -40,7 +40,7 @@ def _build(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
     """Builds the dataset in a fresh process."""
     module = [sys.executable, "-m", "data_pipeline.build"]
     options = ["--source", str(source), "--out", str(out), "--tokenizer", tokenizer]
-    # Suppressed rows too: all that the files have must pass through.
+    # Suppressed rows are included, so that all rows of the files are processed.
     ended = run_child([*module, *options, "--keep-suppressed", "--overwrite"])
     reading = re.search(r"triplets in ([\d.]+) s", ended.said)
     counts = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["counts"]
@@ -68,7 +68,7 @@ def _stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
 
 
 def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
-    """What a training process does before its first step, then as many batches as it can make.
+    """What a training process does before its first step, and then as many batches as it can make.
 
     Args:
         dataset: the built dataset.
@@ -100,7 +100,7 @@ def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any
 
 
 def measure(work: Path, scale: float, tokenizer: str, repeats: int, seconds: float) -> dict:
-    """All figures; medians of the processes that stream, and each of them."""
+    """All figures: medians of the processes that stream, and each process's own."""
     result: dict[str, Any] = {"scale": scale, "machine": machine()}
     module = [sys.executable, "-m", "benchmarks.synthetic_release"]
     release, dataset = work / "META", work / "dataset"

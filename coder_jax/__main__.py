@@ -22,10 +22,8 @@ from types import ModuleType
 
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.build_dataset.__main__ import main as build
+from data_pipeline.flags import HELP_FLAGS, parsed
 from data_pipeline.process import (
-    HELP_FLAGS,
-    check_flags,
-    command_parser,
     did_you_mean,
     message_of,
     quiet,
@@ -58,7 +56,7 @@ _HELP = set(HELP_FLAGS)
 
 
 def _usage() -> str:
-    """What to type."""
+    """The usage text."""
     lines = ["usage: python -m coder_jax VERB ...", ""]
     for purpose, verbs in _PURPOSES.items():
         lines += [f"{purpose}:", *(f"  {verb:<{_WIDTH}}  {what}" for verb, what in verbs.items())]
@@ -128,21 +126,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _work(verb: str, command: ModuleType, words: list[str]) -> int:
-    """Read the words behind the verb, and do what they say."""
+    """Parse the verb and its arguments, and run it."""
     if hasattr(command, "parse"):  # train: its flags follow from a typed configuration
-        parsed = command.parse(words)
-        wanted = parsed.run.quiet
+        options = command.parse(words)
+        wanted = options.run.quiet
     else:
-        parser = command_parser(
-            f"python -m coder_jax {verb}", command.__doc__, command.add_arguments, command.COMMON
-        )
-        check_flags(parser, words)
-        parsed = parser.parse_args(words)
-        wanted = parsed.quiet
+        name = f"python -m coder_jax {verb}"
+        options, wanted = parsed(command.OPTIONS, words, name, command.__doc__, command.COMMON)
     from coder_jax.devices.mesh import devices_explained  # imports jax: --help does without
 
     with quiet(wanted), devices_explained():
-        return command.run(parsed)
+        return command.run(options)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ of any name.
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from data_pipeline.process import BadInput, run_parsed
+from data_pipeline.flags import Flag, run_parsed
+from data_pipeline.process import BadInput
 
 _EXAMPLES = """\
 examples:
@@ -27,84 +29,73 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeywordOptions:
+    """The options of the command."""
+
+    dictionary: Annotated[
+        Path,
+        Flag(
+            "codes and names, in any form that `python -m data_pipeline.build_mentions` reads",
+            "PATH",
+        ),
+    ]
+    out: Annotated[Path, Flag("words and their kinds, .tsv", "FILE")]
+    mentions: Annotated[
+        Path | None,
+        Flag(
+            "mentions with gold: how many of them have a keyword is printed (default: none)", "FILE"
+        ),
+    ] = None
+    ending_names: Annotated[int, Flag("fewest names with an ending that becomes a type")] = 15
+    part_names: Annotated[int, Flag("fewest names with a part that becomes a site")] = 5
+    purity: Annotated[
+        float,
+        Flag("least share of a site's names on one branch of the dictionary", "SHARE"),
+    ] = 0.6
+
+
+_COMMON = ("--dictionary", "--out", "--mentions", "--ending-names", "--part-names", "--purity")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.derive_keywords"
-    common = ("--dictionary", "--out", "--mentions", "--ending-names", "--part-names", "--purity")
-    return run_parsed(name, __doc__, _EXAMPLES, add_arguments, _derive, argv, common=common)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options of the command."""
-    parser.add_argument(
-        "--dictionary",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="codes and names, in any form that `python -m data_pipeline.build_mentions` reads",
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="words and their kinds, .tsv"
-    )
-    parser.add_argument(
-        "--mentions",
-        type=Path,
-        metavar="FILE",
-        help="mentions with gold: how many of them have a keyword is printed (default: none)",
-    )
-    parser.add_argument(
-        "--ending-names",
-        type=int,
-        default=15,
-        metavar="N",
-        help="fewest names with an ending that becomes a type (default: 15)",
-    )
-    parser.add_argument(
-        "--part-names",
-        type=int,
-        default=5,
-        metavar="N",
-        help="fewest names with a part that becomes a site (default: 5)",
-    )
-    parser.add_argument(
-        "--purity",
-        type=float,
-        default=0.6,
-        metavar="SHARE",
-        help="least share of a site's names on one branch of the dictionary (default: 0.6)",
+    return run_parsed(
+        name, __doc__, _EXAMPLES, lambda: KeywordOptions, _derive, argv, common=_COMMON
     )
 
 
-def _derive(args: argparse.Namespace) -> int:
-    """Writes the file, and says what is in it and how many names and mentions have a keyword."""
+def _derive(options: KeywordOptions) -> int:
+    """Writes the file; prints what it holds, and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionary import read_entries
     from data_pipeline.files.whole import written_whole
     from data_pipeline.sources.corpora import read_gold
     from data_pipeline.terminology.keywords import KeywordVocabulary, derive_keywords, keyword_lines
     from data_pipeline.terminology.mentions import concept_names
 
-    entries = [entry._replace(names=entry.names[:1]) for entry in read_entries(args.dictionary)]
+    entries = [entry._replace(names=entry.names[:1]) for entry in read_entries(options.dictionary)]
     preferred = concept_names(entries, "names")
     words = derive_keywords(
         preferred.names,
         preferred.branches,
-        ending_names=args.ending_names,
-        part_names=args.part_names,
-        purity=args.purity,
+        ending_names=options.ending_names,
+        part_names=options.part_names,
+        purity=options.purity,
     )
     if not any(words.values()):
         raise BadInput(
-            f"{args.dictionary}: found no ending in {args.ending_names} and no part in "
-            f"{args.part_names} of its {len(preferred.names):,} names; give smaller "
+            f"{options.dictionary}: found no ending in {options.ending_names} and no part in "
+            f"{options.part_names} of its {len(preferred.names):,} names; give smaller "
             "--ending-names and --part-names, or a larger dictionary"
         )
-    with written_whole(args.out) as unfinished:
+    with written_whole(options.out) as unfinished:
         unfinished.write_text(keyword_lines(words), encoding="utf-8")
     keywords = KeywordVocabulary(words)
     strings = {"names": preferred.names}
-    if args.mentions is not None:
-        strings["mentions"] = [row.mention for row in read_gold(args.mentions).rows]
-    lines = [f"{args.out}: " + ", ".join(f"{len(one):,} {kind}s" for kind, one in words.items())]
+    if options.mentions is not None:
+        strings["mentions"] = [row.mention for row in read_gold(options.mentions).rows]
+    lines = [f"{options.out}: " + ", ".join(f"{len(one):,} {kind}s" for kind, one in words.items())]
     for what, some in strings.items():
         matched = [{match.kind for match in keywords.matches(one)} for one in some]
         for number, kind in enumerate(words):

@@ -1,4 +1,4 @@
-"""TensorFlow for data only: it takes no memory of a GPU and prints nothing when it starts.
+"""TensorFlow for data only: it uses no GPU memory and prints nothing when it starts.
 
 Import `tf` from here wherever it is needed. What the user sets in the environment stays as it is.
 """

@@ -81,7 +81,7 @@ _FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
 
 
 def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The arguments, and flags that go to every training."""
+    """The parsed arguments, and the flags that are passed to every training."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.ablation",
         description=__doc__,
@@ -113,7 +113,7 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
 
 
 class _Training(NamedTuple):
-    """One training: its system, how long it is, and the flags that its result depends on."""
+    """A training: its system, its steps, and the flags that its result depends on."""
 
     system: str
     steps: int
@@ -121,7 +121,9 @@ class _Training(NamedTuple):
 
 
 def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Training]:
-    """Each training, by what it is called: of the first of --steps by its system alone."""
+    """The trainings by name; those with the first value of --steps are named by their system
+    alone.
+    """
     trainings = {}
     for place, steps in enumerate(dict.fromkeys(args.steps)):
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
@@ -136,7 +138,7 @@ def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Trai
 
 
 def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
-    """What the results depend on; how trainings are carried out does not count.
+    """The settings that results depend on; how trainings are carried out is not among them.
 
     Raises:
       BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
@@ -151,7 +153,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
 
     def files_of(benchmark: str) -> list[Path]:
-        """Those that it names, and where mentions are looked up if no dictionary is given."""
+        """The files of a benchmark, and the dictionary that it is searched in by default."""
         path = Path(benchmark)
         return [path, path.with_name("dictionary.tsv")] if path.is_file() else [path]
 
@@ -168,7 +170,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
 def _results_of(
     name: str, args: argparse.Namespace, training: _Training | None
 ) -> list[dict[str, Any]]:
-    """The records of one training, which is done and scored if they are not there yet.
+    """The records of one training, which is first carried out and scored if they are missing.
 
     Args:
       training: None for the initial encoder.
@@ -180,7 +182,7 @@ def _results_of(
         if training is not None:
             model = folder / EXPORT
             own = ["--data", args.data, "--init", args.init, "--out", folder / "run"]
-            # A checkpoint that goes on is kept all the same; many that stay would fill a disk.
+            # The checkpoint needed to resume is kept anyway; keeping many would fill a disk.
             sparing = ["--eval-steps", "0", "--save-steps", str(training.steps)]
             call("coder_jax", "train", *own, *sparing, *training.flags)
             call("coder_jax", "export", "--checkpoint", folder / "run", "--out", model)
@@ -191,7 +193,7 @@ def _results_of(
 
 
 def _row_of(system: str, steps: int, pooling: str, records: list[dict[str, Any]]) -> Row:
-    """{"system", "steps", "pooling", and for each benchmark the score that stands for it}.
+    """{"system", "steps", "pooling", and each benchmark's main score}.
 
     That is the first of SCORES that it has.
     """

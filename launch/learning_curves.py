@@ -1,4 +1,4 @@
-"""Learning curves of several systems: for each benchmark, scores over the steps of trainings.
+"""Learning curves of several systems: each benchmark's scores over the length of training.
 
 `python -m launch.ablation` draws them where it is given several --steps.
 """
@@ -28,7 +28,7 @@ def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None
 
 
 def _panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
-    """A panel for each score, with a line for each system that was trained for several lengths.
+    """A panel for each score, with a curve for each system that was trained for several lengths.
 
     A row of 0 steps is the start of all. Shares are in percent. Means of several seeds have bars of
     their standard errors.

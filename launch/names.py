@@ -53,7 +53,7 @@ _SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would 
 
 
 def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The arguments, and flags that go to every training."""
+    """The parsed arguments, and the flags that are passed to every training."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.names",
         description=__doc__,
@@ -112,7 +112,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
-    """The flags of each training that its result depends on."""
+    """The flags of each training on which its result depends."""
     steps = ["--steps", str(args.steps)] if args.steps is not None else []
     return {
         name: ["--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
@@ -122,7 +122,7 @@ def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[
 
 
 def _compared(args: argparse.Namespace) -> dict[str, str]:
-    """What --compare calls each model; BadInput for a word without a name."""
+    """The models of --compare by name; BadInput for a word without a name."""
     models = {}
     for word in args.compare:
         name, equals, model = word.partition("=")
@@ -133,7 +133,7 @@ def _compared(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
-    """What the results depend on.
+    """The settings that results depend on.
 
     Raises:
       BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
@@ -167,7 +167,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
 
 
 def _learn_vectors(args: argparse.Namespace) -> Path:
-    """The folder of skip-grams of the text, which is made if it is not there yet."""
+    """The folder of skip-grams of the text, which is made if it is missing."""
     folder = args.out / "vectors"
     if not folder.exists():
         held_out = Path(args.data) / _HELD_OUT
@@ -181,7 +181,7 @@ def _learn_vectors(args: argparse.Namespace) -> Path:
 
 
 def _scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
-    """The row of an encoder, which is scored if it is not yet.
+    """The row of an encoder, which is scored if the row is missing.
 
     Args:
       model: what `evaluate` is told of it.
@@ -203,7 +203,7 @@ def _scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
 
 
 def _rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, Row]]:
-    """(name, row) of each encoder; those that are trained come last."""
+    """(name, row) of each encoder; the trained ones come last."""
     vectors = _learn_vectors(args)
     yield _AVERAGED, _scores_of(_AVERAGED, args, "--model", vectors, "--vectors-of", "words")
     for name, model in _compared(args).items():

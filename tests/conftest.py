@@ -4,9 +4,12 @@ The settings of this process are made through jax.config, so that commands which
 subprocess run the way a user runs them; only what must hold there too goes into the environment.
 """
 
+import ctypes
+import gc
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,10 +42,23 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+_LIBC = ctypes.CDLL("libc.so.6") if sys.platform == "linux" else None
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The run of the tests ends, with all its workers: so do the programs that it compiled."""
     if not hasattr(session.config, "workerinput"):
         shutil.rmtree(COMPILED, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_is_given_back() -> Iterator[None]:
+    """After the tests of a file; compiled programs, and what malloc keeps, are gigabytes."""
+    yield
+    jax.clear_caches()
+    gc.collect()
+    if _LIBC is not None:
+        _LIBC.malloc_trim(0)
 
 
 def _package_file(package: str, inside: str) -> Path:

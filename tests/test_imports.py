@@ -1,10 +1,15 @@
 """Data flows one way: data_pipeline needs no jax, coder_jax needs and loads no TensorFlow."""
 
 import ast
+import csv
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
+from tiny_bert import write_model
+from tiny_ontology import write_ontology
 
 # What no line of a package may import, not even inside a function.
 FORBIDDEN = {
@@ -90,3 +95,81 @@ def test_coder_jax_never_loads_tensorflow(repo):
     # loads jax where there is one, so data_pipeline cannot promise the reverse.)
     loaded = in_a_fresh_process(WITNESS, "coder_jax", repo)
     assert not loaded, loaded
+
+
+# -------------------------------------------------------------------------------------------------
+# The extras of pyproject.toml: what the core does without, and what is said where one is missing.
+
+
+def requirements(lines):
+    """Name, with its marker -> bounds."""
+    found = {}
+    for line in lines:
+        line = line.partition("#")[0].strip()
+        if line and not line.startswith("-"):
+            name, bounds, marker = re.fullmatch(r"([\w.-]+)([^;]*)(;.*)?", line).groups()
+            key = re.sub(r"[\s'\"]", "", name.lower().replace("_", "-") + (marker or ""))
+            found[key] = re.sub(r"\s", "", bounds)
+    return found
+
+
+def test_core_and_extras_are_the_requirements(repo):
+    project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras.pop("all") == [f"coder-jax[{','.join(extras)}]"]
+    cloud = (repo / "requirements-cloud.txt").read_text().splitlines()
+    assert requirements(extras.pop("cloud")) == requirements(cloud)
+    whole = requirements((repo / "requirements.txt").read_text().splitlines())
+    whole.pop("setuptools")  # for launch/environment.sh
+    assert requirements(project["dependencies"] + sum(extras.values(), [])) == whole
+
+
+EXTRAS = ("tensorflow", "tensorflow_datasets", "tensorboardX", "torch", "gensim")
+EXTRAS += ("ahocorasick", "abbreviations", "bm25s", "ot", "matplotlib", "s3fs")
+# Libraries that are there take these along: it is coder_jax that must not ask for them.
+WITHOUT_EXTRAS = f"""
+import importlib.util, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+real = importlib.util.find_spec  # by which libraries ask whether a package is there
+importlib.util.find_spec = lambda name, *more: None if name in {EXTRAS!r} else real(name, *more)
+from coder_jax.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def without_extras(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_core_encodes_and_maps_with_an_ontology(tmp_path):
+    write_model(tmp_path / "bert")
+    write_ontology(tmp_path / "tiny.obo", classes=30)
+    (tmp_path / "list.csv").write_text("id,local_term\n1,pain of limb 3\n2,acute attac 4\n")
+    command = ("--model", "bert", "--pooling", "cls", "--dictionary", "tiny.obo")
+    done = without_extras("normalize", *command, "--column", "local_term", "list.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines(), delimiter="\t"))
+    assert [row["concept"] for row in rows][0] == "T:00003" and rows[0]["status"] == "exact"
+    done = without_extras("encode", *command[:4], "--out", "v.npy", "list.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_verb_says_which_extra_it_lacks(tmp_path):
+    write_model(tmp_path / "bert")
+    write_ontology(tmp_path / "tiny.obo", classes=30)
+    command = ("--source", "tiny.obo", "--tokenizer", "bert", "--out", "data")
+    done = without_extras("build", *command, cwd=tmp_path)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "install it with: pip install 'coder-jax[train]'" in done.stderr

@@ -35,15 +35,16 @@ from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, run_command, tell
 
 _ABOUT = "prepared.json"
-# Files of results, and what --small calls them: it must not take the place of real ones.
+# The files of results, and their names with --small, which must not replace real ones.
 _NAME, _SMALL_NAME = "accelerator", "accelerator_small"
-# Of `data_pipeline.dataset.store`, which needs a package that may come as a wheel.
+# A constant of `data_pipeline.dataset.store`, whose imports may have to be unpacked from wheels
+# first.
 _MANIFEST = "manifest.json"
 _NOT_MEASURED = (DEVICE, MODELS)  # kinds that only help
 
 
 def _what_was_prepared(prepared: Path) -> tuple[int, Row]:
-    """Relations of the prepared dataset, and what was noted of them.
+    """The number of relations of the prepared dataset, and the notes on it.
 
     Raises:
         BadInput: nothing was prepared.
@@ -62,7 +63,7 @@ def _what_was_prepared(prepared: Path) -> tuple[int, Row]:
 
 
 def _chosen_parts(parts: Sequence[MeasuredPart], kinds: Sequence[str]) -> list[MeasuredPart]:
-    """Those of some kinds, and what they need; all if no kind is given."""
+    """The parts of some kinds with those that they need; all if no kind is given."""
     if not kinds:
         return list(parts)
     needed = {name for part in parts if part.kind in kinds for name in part.needs} | {DEVICE}
@@ -76,7 +77,7 @@ def _take(
     failed: Mapping[str, str],
     log: Path,
 ) -> Row:
-    """Runs a part, or says why it is not run; its row of the results.
+    """Runs a part, or says why it is skipped; returns its row of the results.
 
     Args:
         part: the one.
@@ -151,21 +152,21 @@ def measure(args: argparse.Namespace) -> int:
 def _parts_of(
     args: argparse.Namespace, prepared: Path, work: Path, there: int
 ) -> list[MeasuredPart]:
-    """The parts that the command line asks for.
+    """The parts that the command line selects.
 
     Args:
         args: of the command line.
         prepared, work: folders of what was prepared, and for the encoders.
         there: relations of the prepared dataset.
     """
-    # As many as the paper's UMLS has; of a trial no more than there are.
+    # As many as the paper's UMLS; in a trial no more than the data has.
     relations = max(0 if args.small else args.relations, there)
     maker = Maker(prepared, work, SMALL if args.small else FULL, relations)
     return _chosen_parts(make_parts(maker, tuple(args.systems)), args.parts)
 
 
 def _rows_to_keep(results: Path, about: Row) -> list[Row]:
-    """The rows that are there; BadInput if they are of other data."""
+    """The existing rows; BadInput if they are of other data."""
     rows = read_figures(results)
     if rows and json.loads(results.read_text(encoding="utf-8")).get("prepared") != about:
         raise BadInput(
@@ -176,7 +177,7 @@ def _rows_to_keep(results: Path, about: Row) -> list[Row]:
 
 
 def _use_wheels(wheels: Path, site: Path) -> None:
-    """Lets the processes of the parts, and this one, import packages that came as wheels."""
+    """Makes this process and those of the parts import packages from wheels."""
     unpacked = unpack_missing(wheels, site)
     if not unpacked:
         return

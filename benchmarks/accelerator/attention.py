@@ -32,7 +32,7 @@ _SETTINGS = ("shape", "way", "device")
 
 
 def _read_rows(data: Path, spec: BatchSpec) -> tuple[np.ndarray, np.ndarray]:
-    """`segments` and `positions` of the first batch of a dataset, int32 [R, L] each."""
+    """`segments` and `positions` of a dataset's first batch, int32 [R, L] each."""
     batch = BatchMaker(open_dataset(data), spec).batch(0)
     segments, positions = (
         batch[name].reshape(-1, batch[name].shape[-1]) for name in ("segments", "positions")
@@ -42,7 +42,8 @@ def _read_rows(data: Path, spec: BatchSpec) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Each way as compiled programs, (forward, forward and backward); what they give; why not.
+    """Each implementation compiled, (forward, forward and backward); the outputs; reasons for
+    failures.
 
     A way that cannot be on this device says so while it is traced, compiled or run.
     """
@@ -68,7 +69,7 @@ def _compiled_ways(ways: "Ways") -> tuple[dict[str, Any], dict[str, Any], dict[s
 
 
 def _largest_differences(results: dict[str, Any], reference: str) -> dict[str, dict[str, float]]:
-    """The largest difference of each way's output and gradients from those of a reference.
+    """The largest difference of each implementation's output and gradients from the reference.
 
     None at all where the reference is not among the results.
     """
@@ -89,7 +90,7 @@ def _largest_differences(results: dict[str, Any], reference: str) -> dict[str, d
 
 
 def _compare(shape: str, args: argparse.Namespace) -> list[Row]:
-    """One row for each way, for the heads of one encoder."""
+    """One row for each implementation, for the heads of one encoder."""
     import jax
 
     from benchmarks.accelerator.attention_ways import DROPPED, OURS, REFERENCE, make_ways
@@ -138,7 +139,7 @@ def _compare(shape: str, args: argparse.Namespace) -> list[Row]:
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """The rows; to be called in a process of its own."""
+    """The rows; call it in a process of its own."""
     set_up_xla()  # as `python -m coder_jax` does
     return [row for shape in args.shapes for row in _compare(shape, args)]
 

@@ -1,4 +1,4 @@
-"""The ways of attention that `benchmarks.accelerator.attention` compares, and what they are given.
+"""The implementations of attention that `benchmarks.accelerator.attention` compares.
 
 Shapes: R rows, L tokens per row, H heads, K head width.
 """
@@ -23,7 +23,7 @@ Way = Callable[[jax.Array, jax.Array, jax.Array, "Beside"], jax.Array]  # [R, L,
 
 
 class Beside(NamedTuple):
-    """What a way is given beside queries, keys and values; arguments, as in a model.
+    """The inputs of attention besides queries, keys and values; arguments, as in a model.
 
     As constants the compiler would compute with them beforehand.
     """
@@ -36,7 +36,7 @@ class Beside(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """What is compared.
+    """The implementations that are compared.
 
     Attributes:
         all: each by its name.
@@ -51,7 +51,7 @@ class Ways(NamedTuple):
 def make_ways(
     segments_RL: np.ndarray, positions_RL: np.ndarray, heads: int, width: int, dtype: str
 ) -> Ways:
-    """The ways for the rows of a batch, with random queries, keys and values.
+    """The implementations for the rows of a batch, with random queries, keys and values.
 
     Args:
         segments_RL, positions_RL: of a packed batch, int32.

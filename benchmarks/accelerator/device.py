@@ -14,13 +14,12 @@ from typing import Any
 from benchmarks.command import Row, parser_of, run_measured
 
 _SETTINGS = ("device",)
-# What the parts import, beside jax and numpy.
+# The packages that the parts import, besides jax and numpy.
 _PACKAGES = (
     "flax",
     "optax",
     "orbax",
     "msgspec",
-    "tyro",
     "tqdm",
     "safetensors",
     "tokenizers",
@@ -52,7 +51,7 @@ def _driver() -> str | None:
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """One row; to be called in a process of its own."""
+    """One row; call it in a process of its own."""
     import jax
 
     device = jax.devices()[0]

@@ -17,7 +17,7 @@ _SETTINGS = ("encoder",)
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """Writes them; to be called in a process of its own."""
+    """Writes the encoders; call it in a process of its own."""
     manifest = read_manifest(args.data)
     rows = []
     for shape in args.shapes:

@@ -27,14 +27,14 @@ _STEPS = 3
 
 
 class _Side(NamedTuple):
-    """Where the steps are taken, and in what arithmetic."""
+    """The device and the arithmetic of one side."""
 
     place: str  # cpu or device
     dtype: str
 
     @property
     def name(self) -> str:
-        """In the table."""
+        """Its name in the table."""
         return f"{self.place}, {self.dtype}"
 
 
@@ -43,9 +43,9 @@ _SIDES = (_Side("device", "float32"), _Side("device", "bfloat16"))
 
 
 def _start(side: _Side, args: argparse.Namespace, out: Path) -> subprocess.Popen:
-    """The process of a side, begun; it writes `out`."""
+    """Starts the process of a side, which writes `out`."""
     environment = dict(os.environ)
-    # Or jax would take most of a GPU's memory, which the other side may need.
+    # Otherwise jax would reserve most of a GPU's memory, which the other side may need.
     environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if side.place == "cpu":
         environment["JAX_PLATFORMS"] = "cpu"
@@ -58,7 +58,7 @@ def _start(side: _Side, args: argparse.Namespace, out: Path) -> subprocess.Popen
 
 
 def _finish(side: _Side, process: subprocess.Popen, out: Path) -> SideResult:
-    """What a side found.
+    """The results of a side.
 
     Raises:
         BadInput: if its process failed.
@@ -72,7 +72,7 @@ def _finish(side: _Side, process: subprocess.Popen, out: Path) -> SideResult:
 
 
 def _difference(reference: SideResult, other: SideResult) -> dict[str, float]:
-    """How far a side is from the reference.
+    """The difference of a side from the reference.
 
     Returns:
         `losses`, the largest relative difference of a loss; `vectors`, the largest difference of

@@ -1,4 +1,4 @@
-"""One side of `benchmarks.accelerator.parity`: losses and vectors, on the platform jax is given."""
+"""One side of `benchmarks.accelerator.parity`: losses and vectors on jax's current platform."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from data_pipeline.process import run_command
 
 
 class SideResult(NamedTuple):
-    """What a side found."""
+    """The results of a side."""
 
     losses: np.ndarray  # float64 [steps]
     vectors: np.ndarray  # float32 [terms, D], of length 1
@@ -22,7 +22,7 @@ class SideResult(NamedTuple):
 
 
 def read_found(path: Path) -> SideResult:
-    """What a side wrote."""
+    """Reads the results of a side."""
     with np.load(path) as arrays:
         return SideResult(arrays["losses"], arrays["vectors"], str(arrays["device"]))
 

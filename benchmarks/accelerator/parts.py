@@ -1,4 +1,4 @@
-"""The parts of a measurement on an accelerator: what each runs, what it needs, how long it may be.
+"""The parts of a measurement on an accelerator: commands, requirements and time limits.
 
 Seconds are what one H200 with 16 cores and nothing compiled yet needs, where it was measured (a
 step of BERT-base takes 40 s to compile for one number of rows): they only divide the time, and what
@@ -14,8 +14,8 @@ KINDS = (
     *(DEVICE, MODELS, "parity", "train_step", "encode"),
     *("search", "memory", "attention", "flags"),
 )
-# Each unlike the default of XLA in jaxlib 0.10: there GEMM by Triton (of any shape), command
-# buffers (CUDA graphs) of all kinds and autotuning at level 4 are on, the others off.
+# Each differs from XLA's default in jaxlib 0.10, where Triton GEMMs (of any shape), all kinds of
+# command buffers (CUDA graphs) and autotuning at level 4 are on, and the others off.
 _FLAGS = (
     "--xla_gpu_enable_triton_gemm=false",
     "--xla_gpu_enable_command_buffer=",
@@ -27,13 +27,13 @@ _FLAGS = (
     "--xla_gpu_exhaustive_tiling_search=true",
 )
 _UNKNOWN_FLAG = "--xla_gpu_no_such_flag=true"  # of a small run: it shows what becomes of one
-# Package that a system of `benchmarks.train_step` needs, beside what ours needs.
+# The package that a system of `benchmarks.train_step` needs, besides ours.
 _PACKAGE_OF_SYSTEM = {"ours": "jax", "recipe": "pytorch_metric_learning", "tuned": "torch"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeasuredPart:
-    """One process.
+    """A part, which is run as one process.
 
     Attributes:
         name: in the results.
@@ -61,14 +61,14 @@ class MeasuredPart:
 
     @property
     def command(self) -> str:
-        """As it is typed, but for --json."""
+        """The command as typed, without --json."""
         before = f"XLA_FLAGS={self.xla_flags} " if self.xla_flags else ""
         return " ".join([f"{before}python -m benchmarks.{self.module}", *self.arguments])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How large a measurement is: further arguments of each module, and what is tried."""
+    """The size of a measurement: further arguments of each module, and what is tried."""
 
     batches: tuple[str, ...]
     shapes: tuple[str, ...]  # of encoders: the one that matters most, then others
@@ -109,12 +109,12 @@ SMALL = Sizes(
 
 
 def _memory_part(shape: str, dtype: str) -> str:
-    """The name of the part that measures our step alone, without a flag."""
+    """The name of the part that measures our step alone, without an XLA flag."""
     return f"memory, {shape}, {dtype}"
 
 
 def _systems_here() -> tuple[tuple[str, ...], str]:
-    """The systems of the train step whose packages are here, and what is said of the others."""
+    """The train-step systems whose packages are installed, and a remark on the others."""
     absent = {
         system: package
         for system, package in _PACKAGE_OF_SYSTEM.items()
@@ -127,7 +127,7 @@ def _systems_here() -> tuple[tuple[str, ...], str]:
 
 @dataclasses.dataclass(frozen=True)
 class Maker:
-    """Makes parts.
+    """Makes the parts.
 
     Args:
         prepared: folder of `prepare`.
@@ -167,7 +167,7 @@ class Maker:
         )
 
     def parity(self, shape: str, expected: float, *, spare: bool = False) -> MeasuredPart:
-        """Steps and vectors beside those of the CPU."""
+        """Steps and vectors, compared with those of the CPU."""
         return MeasuredPart(
             name=f"parity, {shape}",
             kind="parity",
@@ -180,7 +180,7 @@ class Maker:
         )
 
     def train_step(self, shape: str, expected: float, systems: tuple[str, ...]) -> MeasuredPart:
-        """A train step beside its peers; of all systems that are here if none is given."""
+        """A train step and its peers; all installed systems if none is given."""
         here, left_out = _systems_here()
         arguments = ("--dtype", "bfloat16", "--relations", str(self.relations))
         return MeasuredPart(
@@ -196,7 +196,7 @@ class Maker:
         )
 
     def encode(self, shape: str, dtype: str, *, spare: bool = False) -> MeasuredPart:
-        """Terms to vectors beside sentence-transformers."""
+        """Encoding of terms, compared with sentence-transformers."""
         terms = ("--data", str(self.prepared / "terms.txt"), "--pooling", "mean", "--dtype", dtype)
         return MeasuredPart(
             name=f"encode, {shape}, {dtype}",
@@ -210,7 +210,7 @@ class Maker:
         )
 
     def search(self) -> MeasuredPart:
-        """Nearest vectors beside torch on the GPU, or faiss."""
+        """Nearest-vector search, compared with torch on the GPU or faiss."""
         return MeasuredPart(
             name="search",
             kind="search",
@@ -221,7 +221,7 @@ class Maker:
         )
 
     def attention(self) -> MeasuredPart:
-        """Fused attention beside ours."""
+        """Fused attention, compared with ours."""
         return MeasuredPart(
             name="attention",
             kind="attention",
@@ -232,7 +232,7 @@ class Maker:
         )
 
     def step(self, shape: str, dtype: str, *, spare: bool = False, flag: str = "") -> MeasuredPart:
-        """Our step alone: memory and compilation, or with a flag of XLA."""
+        """Our step alone: memory and compilation, optionally with an XLA flag."""
         named = flag.removeprefix("--")
         arguments = ("--dtype", dtype, "--relations", str(self.relations), *self.sizes.step)
         return MeasuredPart(
@@ -242,7 +242,7 @@ class Maker:
             arguments=(*self.on(shape), *arguments, *(("--flags", named) if flag else ())),
             expected=45,
             most=120,
-            # A flag is told beside the same step without, measured in the same call.
+            # A flag's step is compared with the one without it, measured in the same call.
             needs=(MODELS, _memory_part(shape, dtype)) if flag else (MODELS,),
             spare=spare,
             xla_flags=flag,
@@ -250,7 +250,7 @@ class Maker:
 
 
 def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart]:
-    """All parts in the order in which they run: first what says most.
+    """All parts, in the order in which they run: the most informative first.
 
     Args:
         maker: what they are made of.

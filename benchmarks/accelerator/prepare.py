@@ -1,4 +1,4 @@
-"""What has to travel to the machine with the accelerator, made where a dataset can be built.
+"""Prepares the files for the machine with the accelerator, where a dataset can be built.
 
 A folder of some megabytes: `dataset`, `terms.txt`, and perhaps `wheels`,
 packages for the Python of the other machine.

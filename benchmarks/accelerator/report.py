@@ -17,7 +17,7 @@ _TITLES = {
     "attention": "Fused attention",
     "flags": "Flags of XLA",
 }
-# What writes the table of a kind; of its rows, or of the one that it has.
+# The function that writes the table of a kind, from its rows or its single row.
 _MODULES = {
     "device": "accelerator.device",
     "models": "accelerator.models",
@@ -34,7 +34,7 @@ _TOGETHER = ("memory", "flags")  # all parts of a kind in one table; the others 
 
 
 def _tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
-    """The tables of the parts of a kind that were measured."""
+    """The tables of the measured parts of a kind."""
     table = importlib.import_module(f"benchmarks.{_MODULES[kind]}").table
     if kind in _TOGETHER:
         return [table([row for part in parts for row in part["rows"]])]
@@ -42,7 +42,7 @@ def _tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
 
 
 def summary(parts: Sequence[Row]) -> str:
-    """What became of each part, as a Markdown table."""
+    """The outcome of each part, as a Markdown table."""
     lines = ["| part | s | limit, s | result |", "|---|---:|---:|---|"]
     for part in parts:
         result = f"left out: {part['missing']}" if part["missing"] else "measured"
@@ -55,7 +55,7 @@ def summary(parts: Sequence[Row]) -> str:
 
 
 def _machines(parts: Sequence[Row]) -> list[str]:
-    """A line for each machine and commit that the parts were measured on."""
+    """A line for each machine and commit on which parts were measured."""
     lines: dict[tuple[str, ...], str] = {}
     for part in parts:
         found = part["machine"]
@@ -65,7 +65,7 @@ def _machines(parts: Sequence[Row]) -> list[str]:
 
 
 def _without_flags(parts: Sequence[Row], flags: Sequence[Row]) -> list[Row]:
-    """The parts that measured the same steps as those of flags, without any."""
+    """The parts that measured the same steps as the parts with XLA flags, but without a flag."""
 
     def works(part: Row) -> set[tuple[str, str]]:
         return {(row["encoder"], row["dtype"]) for row in part["rows"]}

@@ -1,4 +1,4 @@
-"""A part as a process: its time limit, its log, and why it failed in a line."""
+"""Runs a part as a process, with a time limit and a log, and finds the reason of a failure."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from data_pipeline.process import poll
 _LOOK = 0.2  # seconds between two looks at a process
 _GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 _LONGEST_REASON = 400
-# The first of these that matches a line tells most, of several lines the last.
+# The first pattern that matches a line is the most informative; of several lines the last.
 _REASONS = (
     re.compile(r"(Unknown flags? in XLA_FLAGS: .*)"),
     re.compile(r"(the Python package \S+ is not installed)"),
@@ -30,14 +30,14 @@ _REASONS = (
 
 
 class EndedPart(NamedTuple):
-    """A process that ran: its seconds, and why it gave nothing (None if it did)."""
+    """A finished process: its seconds, and why it gave no result (None if it did)."""
 
     seconds: float
     missing: str | None
 
 
 def limit_of(part: MeasuredPart, later: Sequence[MeasuredPart], left: float) -> float:
-    """Seconds that a part may take.
+    """The time limit of a part, in seconds.
 
     As long as `most` if what it leaves is what later parts are expected to need, else as long as it
     is expected to take: the first parts say most, and half the time of one gives nothing. Spare
@@ -53,7 +53,7 @@ def limit_of(part: MeasuredPart, later: Sequence[MeasuredPart], left: float) -> 
 
 
 def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPart:
-    """Runs a part to its end, or to its limit; all that it says is added to the log.
+    """Runs a part to its end or its time limit; appends its output to the log.
 
     Args:
         part: what to run.
@@ -65,7 +65,7 @@ def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPa
         data_pipeline.process.Stopped: a signal asked this process to stop.
     """
     environment = dict(os.environ)
-    # Several processes and libraries share a GPU: none may take most of its memory at its start.
+    # Processes and libraries share the GPU: none may reserve most of its memory at start.
     environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     environment["PYTHONUNBUFFERED"] = "1"
     if part.xla_flags:
@@ -77,7 +77,7 @@ def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPa
         file.flush()
         begin = file.tell()
         started = time.monotonic()
-        # A session of its own: its children are ended with it.
+        # A session of its own, so that its children can be ended with it.
         process = subprocess.Popen(
             [*command, "--json", str(json)],
             env=environment,
@@ -103,7 +103,7 @@ def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPa
 
 
 def _end_group(process: subprocess.Popen) -> None:
-    """Ends a process and all that it began, whether it has ended itself or not."""
+    """Ends a process and all its children, even if the process itself has ended."""
     until = time.monotonic() + _GRACE
     with suppress(ProcessLookupError):
         if process.poll() is None:
@@ -115,7 +115,7 @@ def _end_group(process: subprocess.Popen) -> None:
 
 
 def _reason_of(said: str, status: int) -> str:
-    """Why a process failed, in a line, from all that it said."""
+    """The reason of a failure, in one line, from a process's output."""
     lines = [line.strip() for line in said.splitlines()]
     for pattern in _REASONS:
         found = [match[1] for line in lines if (match := pattern.search(line))]

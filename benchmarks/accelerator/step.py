@@ -26,7 +26,7 @@ _USUAL = "none"  # flags
 
 
 def _planned_memory(compiled: Any) -> dict[str, int] | None:
-    """Bytes that a compiled program takes on a device, as it says; None where it does not.
+    """The device memory that a compiled program needs, in bytes; None if the compiler does not say.
 
     `state` is what it is given and keeps, `results` what it returns beside that, `work` what it
     needs meanwhile, `code` itself.
@@ -44,7 +44,7 @@ def _planned_memory(compiled: Any) -> dict[str, int] | None:
 
 
 def _memory_in_use() -> dict[str, int] | None:
-    """The device's `bytes_in_use` and `peak_bytes_in_use`; None where it does not say."""
+    """The device's `bytes_in_use` and `peak_bytes_in_use`; None if not reported."""
     import jax
 
     stats = jax.devices()[0].memory_stats()
@@ -52,9 +52,9 @@ def _memory_in_use() -> dict[str, int] | None:
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """One row; to be called in a process of its own."""
+    """One row; call it in a process of its own."""
     set_up_xla()  # as `python -m coder_jax` does
-    # Else a program that was compiled before would be read, and its seconds would say nothing.
+    # Otherwise the compilation cache would be used, and the compile time would mean nothing.
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     import jax
 
@@ -111,7 +111,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table; times are beside the first of the same work and device."""
+    """The rows as a Markdown table; times are relative to the first of the same work and device."""
     lines = [
         "| encoder | flags of XLA | s/step | rounds, s | of the first | compilation, s | planned, "
         "GB: state | at work | in all | used at most, GB | first loss |",

@@ -1,4 +1,4 @@
-"""Packages that travel as wheels to a machine that can fetch none.
+"""Packages brought as wheels to a machine without access to a registry.
 
 They are unpacked beside the environment there, never installed into it, and only those that it
 lacks.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from data_pipeline.process import BadInput, tell
 
-# What machines with jax and PyTorch often lack: of our own step, and of the recipe beside it.
+# What machines with jax and PyTorch often lack, for our step and the recipe's.
 PACKAGES = (
-    *("msgspec", "tyro", "docstring-parser", "typeguard", "anyascii"),
+    *("msgspec", "anyascii"),
     *("google-crc32c", "polars", "polars-runtime-32"),
     "pytorch-metric-learning",
 )
@@ -25,7 +25,7 @@ _WHEEL = re.compile(r"(?P<name>.+?)-[^-]+(-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[
 
 
 def fetch_wheels(packages: Sequence[str], version: str, folder: Path) -> None:
-    """Fetches the wheels of packages, in the versions of constraints.txt, without what they need.
+    """Fetches wheels of packages in the versions of constraints.txt, without dependencies.
 
     Args:
         packages: names.
@@ -72,7 +72,7 @@ def _is_installed(name: str) -> bool:
 
 
 def unpack_missing(wheels: Path, site: Path) -> list[str]:
-    """Unpacks the wheels of packages that are not installed here; the names of these.
+    """Unpacks the wheels of packages that are not installed; returns their names.
 
     Args:
         wheels: folder of them; it need not be there.

@@ -1,1 +1,1 @@
-"""CODER's train step in PyTorch, twice: as the paper's authors would, and as fast as it gets."""
+"""CODER's train step in PyTorch, twice: as the paper's authors would write it, and hand-tuned."""

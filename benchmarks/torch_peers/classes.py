@@ -1,4 +1,4 @@
-"""MLNorm's two steps in PyTorch, as its best users would write them.
+"""MLNorm's two steps in well-written PyTorch.
 
 Step 1: a dense product, PyTorch's cross-entropy, and Adam in one kernel (`fused`). Step 2: an
 `Embedding` with a sparse gradient and `SparseAdam`, which touch only the rows that a step uses;
@@ -19,12 +19,12 @@ _SCALE = 20.0
 
 
 def _falling(optimizer: Any, steps: int) -> Any:
-    """The schedule: in a line to 0 from the first step."""
+    """The schedule: linear to 0 from the first step on."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (steps - step) / steps)
 
 
 def _table_of(work: ClassWork, device: torch.device) -> torch.Tensor:
-    """float32 [C, D], as all systems begin."""
+    """float32 [C, D]: the initial table of all systems."""
     block = torch.from_numpy(work.rows()).to(device)
     return block.repeat(-(-work.classes // len(block)), 1)[: work.classes].clone()
 
@@ -41,7 +41,7 @@ class _Peer:
         self.adam = {"betas": (config.b1, config.b2), "eps": config.eps}
 
     def moved(self, scores: Any, gold: Any) -> Any:
-        """The optimizer step of these scores; the loss."""
+        """Takes an optimizer step on these scores; returns the loss."""
         loss = functional.cross_entropy(scores, gold)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -50,11 +50,11 @@ class _Peer:
         return loss.detach()
 
     def wait(self) -> None:
-        """Until the device has done its work."""
+        """Waits until the device has finished."""
         wait(self.device)
 
     def peak_device_memory(self) -> int | None:
-        """Bytes that tensors took at most on a GPU; None on a CPU."""
+        """Peak bytes of tensors on a GPU; None on a CPU."""
         return peak_device_memory(self.device)
 
 
@@ -105,7 +105,7 @@ class AllClasses(_Peer):
 
 
 class CandidateClasses(_Peer):
-    """Step 2: the rows of the classes that any term of the step has as candidate."""
+    """Step 2: only the rows that are a candidate of some term of the step."""
 
     def __init__(self, work: ClassWork):
         super().__init__(work)
@@ -115,7 +115,9 @@ class CandidateClasses(_Peer):
         self.schedule = _falling(self.optimizer, work.optimizer.steps)
 
     def prepare(self, step: int, terms: ClassTerms) -> list[Any]:
-        """Vectors, the rows that are used, each term's own among them, and whose group is not."""
+        """Vectors, the rows in use, each term's own row among them, and the rows outside its
+        group.
+        """
         classes = torch.from_numpy(terms.classes).long()
         used, place = classes.unique(return_inverse=True)
         bits = torch.from_numpy(class_group_bits(used.numpy()).astype("int64"))

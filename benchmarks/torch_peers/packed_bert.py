@@ -1,4 +1,4 @@
-"""BERT in PyTorch on rows packed with terms, written for speed: one vector per term, its [CLS].
+"""BERT in PyTorch on packed rows, written for speed; a term's vector is its [CLS].
 
 One product for query, key and value; no padding but at the end of rows; and of the last layer only
 what [CLS] needs, as nothing else leaves it. Letters of dimensions as in `coder_jax/__init__.py`.
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def _dropout(x: Any, rate: float) -> Any:
-    """As `F.dropout`; on a CPU a third of its time, for a rate that is exact to 16 bits.
+    """`F.dropout` in a third of its time on a CPU, with a rate exact to 16 bits.
 
     Torch draws a float for each element there; a random integer holds the bits of four elements.
     """
@@ -50,7 +50,7 @@ class _Layer(nn.Module):
         self.hidden_dropout = config.hidden_dropout_prob
 
     def attend(self, q_RHLK: Any, k_RHLK: Any, v_RHLK: Any, same_R1LL: Any) -> Any:
-        """[R, H, L, K]; on a CPU written out, as torch has no fused operator with dropout there."""
+        """[R, H, L, K]; written out on a CPU, where torch has no fused operator with dropout."""
         if q_RHLK.is_cuda:
             return F.scaled_dot_product_attention(
                 q_RHLK, k_RHLK, v_RHLK, attn_mask=same_R1LL, dropout_p=self.attention_dropout

@@ -52,7 +52,7 @@ class Recipe:
         pairs = len(relations)
         queries = torch.einsum("kd,kde->ke", vectors[:pairs], self.matrices[relations])
         tails, reached = vectors[pairs:], concepts[pairs:]
-        # A copy: with one and the same tensor the library takes them for the same terms.
+        # A copy: given the same tensor twice, the library treats them as the same terms.
         against = {"ref_emb": tails, "ref_labels": reached.clone()}
         mined = self.miners[1](queries, reached, **against)
         related = self.losses[1](queries, reached, mined, **against)
@@ -73,7 +73,7 @@ class Recipe:
         return total
 
     def wait(self) -> None:
-        """Until the device has done its work."""
+        """Waits until the device has finished."""
         training.wait(self.device)
 
     def peak_device_memory(self) -> int | None:

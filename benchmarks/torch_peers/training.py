@@ -39,7 +39,9 @@ def load_table(work: Work, width: int, device: torch.device) -> Any:
 
 
 def parameter_groups(encoder: Any, table: Any, work: Work) -> list[dict[str, Any]]:
-    """What decays, what does not, and the relation matrices: as `coder_jax.training.state`."""
+    """Parameters with and without weight decay, and relation matrices, as in
+    `coder_jax.training.state`.
+    """
     parameters = list(encoder.parameters())
     rate, decay = work.optimizer.learning_rate, work.optimizer.weight_decay
     return [
@@ -73,13 +75,13 @@ def make_torch_optimizer(
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all that it was given."""
+    """Waits until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
 def peak_device_memory(device: torch.device) -> int | None:
-    """Bytes that tensors took at most on a GPU; None on a CPU."""
+    """Peak bytes of tensors on a GPU; None on a CPU."""
     return torch.cuda.max_memory_allocated() if device.type == "cuda" else None
 
 

@@ -1,4 +1,4 @@
-"""CODER's step in PyTorch as fast as it gets: the same losses from the same numbers.
+"""CODER's step in hand-tuned PyTorch: the same losses from the same numbers.
 
 All groups in one pass over packed rows (`packed_bert`), a matrix for each distinct triplet, the
 losses of all groups at once with masks instead of mined indices, fused AdamW. The gradient of the
@@ -90,7 +90,9 @@ class Tuned:
             self.objective.compile()
 
     def prepare(self, step: int, terms: Terms) -> tuple[Any, ...]:
-        """Packed rows and the places of [CLS]; concepts; relations, and which they are."""
+        """Packed rows and the places of [CLS]; concepts; the relation of each triplet, and the
+        distinct relations.
+        """
         starts = np.concatenate([[0], np.cumsum(terms.lengths, dtype=np.int64)])
         packed = pack_rows(terms.tokens, starts, _ROW_LENGTH)
         first = np.flatnonzero((packed["positions"] == 0) & (packed["segments"] > 0))
@@ -116,7 +118,7 @@ class Tuned:
         return loss.detach()
 
     def clip(self, touched: Any) -> None:
-        """The global norm to at most `clip_norm`; rows of the table that were not touched are 0."""
+        """Clips the global norm to `clip_norm`; untouched rows of the table have gradient 0."""
         limit = self.work.optimizer.clip_norm
         of_table = self.table.grad[touched]
         grads = [one.grad for one in self.encoder if one.grad is not None]
@@ -126,7 +128,7 @@ class Tuned:
         self.table.grad.index_copy_(0, touched, of_table * factor)
 
     def wait(self) -> None:
-        """Until the device has done its work."""
+        """Waits until the device has finished."""
         training.wait(self.device)
 
     def peak_device_memory(self) -> int | None:

@@ -1,1 +1,1 @@
-"""The verbs of `python -m coder_jax`, one module each: add_arguments(parser), run(args)."""
+"""The verbs of `python -m coder_jax`, one module each: OPTIONS, run(options)."""

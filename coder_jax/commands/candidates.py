@@ -23,65 +23,58 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from coder_jax.commands.arguments import add_cache_argument
+from coder_jax.commands.arguments import MODEL, CacheOptions
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 COMMON = ("--model", "--data", "--out", "-k", "--folds")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model",
-        required=True,
-        action="extend",
-        nargs="+",
-        metavar="FOLDER_OR_HUB_ID",
-        help="a run of the recipe recall, its export, or any encoder; several are averaged",
-    )
-    parser.add_argument(
-        "--data",
-        required=True,
-        type=Path,
-        metavar="MENTIONS",
-        help="a folder of `python -m data_pipeline.build_mentions`",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="the folder to write: the mentions and their candidates",
-    )
-    parser.add_argument(
-        "-k",
-        type=int,
-        default=10,
-        metavar="CANDIDATES",
-        help="candidates for each mention (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--folds",
-        action="store_true",
-        help="answer each training mention with the run that was trained without it; --model then "
-        "names runs with different --fold, and all other mentions get the candidates of all runs",
-    )
-    add_cache_argument(parser)
+@dataclass(frozen=True, kw_only=True)
+class CandidateOptions(CacheOptions):
+    """The options of `candidates`."""
+
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "a run of the recipe recall, its export, or any encoder; several are averaged",
+            MODEL,
+            name="--model",
+        ),
+    ]
+    data: Annotated[Path, Flag("a folder of `python -m data_pipeline.build_mentions`", "MENTIONS")]
+    out: Annotated[Path, Flag("the folder to write: the mentions and their candidates", "DIR")]
+    k: Annotated[int, Flag("candidates for each mention", "CANDIDATES", name="-k")] = 10
+    folds: Annotated[
+        bool,
+        Flag(
+            "answer each training mention with the run that was trained without it; --model then "
+            "names runs with different --fold, and all other mentions get the candidates of all "
+            "runs"
+        ),
+    ] = False
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = CandidateOptions
+
+
+def run(options: CandidateOptions) -> int:
     from coder_jax.systems.recall_rank.folds import unseen_by, write_candidates
     from coder_jax.systems.trained_models import load_generators
     from data_pipeline.dataset.mentions import open_mentions
 
-    if not 2 <= args.k <= 1000:
-        raise BadInput(f"-k is {args.k}; expected 2 to 1000 candidates of each mention")
-    data = open_mentions(args.data)
-    by = unseen_by(args.model, data) if args.folds else None
-    generators = load_generators(args.model)
-    lines = write_candidates(generators, args.model, data, args.out, args.k, by, cache=args.cache)
+    if not 2 <= options.k <= 1000:
+        raise BadInput(f"-k is {options.k}; expected 2 to 1000 candidates of each mention")
+    data = open_mentions(options.data)
+    by = unseen_by(options.models, data) if options.folds else None
+    generators = load_generators(options.models)
+    lines = write_candidates(
+        generators, options.models, data, options.out, options.k, by, cache=not options.no_cache
+    )
     for line in lines:
         print(line)
     return 0

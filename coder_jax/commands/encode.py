@@ -21,26 +21,27 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 from coder_jax.commands.arguments import (
-    add_dictionary_choices,
-    add_model_arguments,
-    check_dictionary_choices,
-    dictionary_choices,
+    MODEL,
+    DictionaryOptions,
+    EncodingOptions,
+    Pooling,
     load_encoder,
 )
 from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, read_some
 from data_pipeline import process
 from data_pipeline.files.buckets import check_output
 from data_pipeline.files.whole import is_stream
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.terminology.cleaning import lookup_rules
 
@@ -55,96 +56,99 @@ ON_ALL_HOSTS = True
 WHEN_ASKED_TO_STOP = "stopping; finished chunks are kept"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "terms", nargs="?", help="text file with one term per line (default: stdin)"
-    )
-    parser.add_argument(
-        "--dictionary",
-        metavar="PATH",
-        help="encode the terms of a dictionary instead, in its order; a TSV file of term<TAB>CUI, "
-        "a table whose header names its columns, or a dataset folder (the strings as its source "
-        "writes them)",
-    )
-    add_dictionary_choices(parser, several_words=False)
-    parser.add_argument(
-        "--out", required=True, type=Path, metavar="FILE", help="the .npy file to write"
-    )
-    parser.add_argument(
-        "--storage",
-        choices=("float32", "float16"),
-        default="float32",
-        help="precision of the file; float16 is half the size, and cosines are good to 1e-3 "
-        "(default: float32)",
-    )
-    parser.add_argument(
-        "--terms-per-chunk",
-        type=int,
-        default=TERMS_PER_CHUNK,
-        metavar="TERMS",
-        help="terms that are encoded and written at a time; a kill may lose so many (default: "
-        "%(default)s)",
-    )
-    add_model_arguments(parser)
+@dataclass(frozen=True, kw_only=True)
+class EncodeOptions(DictionaryOptions, EncodingOptions):
+    """The options of `encode`."""
+
+    terms: Annotated[
+        str | None, Flag("text file with one term per line (default: stdin)", name="")
+    ] = None
+    model: Annotated[str, Flag("the encoder, a folder or a hub id", MODEL, heading="encoder")]
+    pooling: Pooling = None
+    dictionary: Annotated[
+        str | None,
+        Flag(
+            "encode the terms of a dictionary instead, in its order; a TSV file of term<TAB>CUI, a "
+            "table whose header names its columns, or a dataset folder (the strings as its source "
+            "writes them)",
+            "PATH",
+            heading="dictionary",
+        ),
+    ] = None
+    out: Annotated[Path, Flag("the .npy file to write", "FILE", heading="options")]
+    storage: Annotated[
+        Literal["float32", "float16"],
+        Flag("precision of the file; float16 is half the size, and cosines are good to 1e-3"),
+    ] = "float32"
+    terms_per_chunk: Annotated[
+        int,
+        Flag(
+            "terms that are encoded and written at a time; a kill may lose so many",
+            "TERMS",
+            least=1,
+        ),
+    ] = TERMS_PER_CHUNK
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = EncodeOptions
+
+
+def run(options: EncodeOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.hosts import is_first
-    from coder_jax.encoding.vector_files import about_vectors, hash_weights, write_vectors
-    from coder_jax.models.hf_files import find_folder
+    from coder_jax.encoding.vector_files import about_vectors, write_vectors
 
-    if args.out.suffix != ".npy":
-        raise BadInput(f"--out is {args.out}; expected a name that ends in .npy")
-    check_output(args.out, "--out", "vectors.npy")
-    if is_stream(args.out):  # the vectors are written piece by piece beside the file they become
-        raise BadInput(f"--out: {args.out} is a device or a pipe; expected a .npy file")
-    if args.terms_per_chunk < 1:
-        raise BadInput(f"--terms-per-chunk is {args.terms_per_chunk}; expected 1 or more")
-    if args.dictionary and args.terms:
-        raise BadInput(f"found {args.terms} and --dictionary; expected one of them")
-    check_dictionary_choices(args)
-    with _open_terms(args) as terms:
-        folder = find_folder(args.model)
-        encoder = load_encoder(args, args.pooling)
-        about = about_vectors(encoder, args.model, hash_weights(folder), terms, args.storage)
-        wrote = write_vectors(encoder, terms, args.out, about)
+    if options.out.suffix != ".npy":
+        raise BadInput(f"--out is {options.out}; expected a name that ends in .npy")
+    check_output(options.out, "--out", "vectors.npy")
+    if is_stream(options.out):  # the vectors are written piece by piece beside the file they become
+        raise BadInput(f"--out: {options.out} is a device or a pipe; expected a .npy file")
+    if options.dictionary and options.terms:
+        raise BadInput(f"found {options.terms} and --dictionary; expected one of them")
+    options.check_choices(options.dictionary)
+    with _open_terms(options) as (terms, cleaning):
+        encoder = load_encoder(options.model, options.pooling, replace(options, cleaning=cleaning))
+        about = about_vectors(
+            encoder, options.model, str(encoder.weights_hash), terms, options.storage
+        )
+        wrote = write_vectors(encoder, terms, options.out, about)
     if is_first():
         width = about.vectors.width
         before = "" if wrote else ", as they were"
-        tell(f"{args.out}: {terms.count:,} vectors of width {width}{before}")
+        tell(f"{options.out}: {terms.count:,} vectors of width {width}{before}")
     return 0
 
 
 @contextmanager
-def _open_terms(args: argparse.Namespace) -> Iterator[Terms]:
-    """The terms of the command line: lines of a file or of stdin, or a dictionary's."""
+def _open_terms(options: EncodeOptions) -> Iterator[tuple[Terms, str | None]]:
+    """The terms of the command line (lines of a file or of stdin, or a dictionary's), and the rules
+    by which they are cleaned; None: the model's."""
     from coder_jax.devices.hosts import host_count
     from coder_jax.encoding.vector_files import TermLines, TermList
     from data_pipeline.dataset.dictionary import read_dictionary
 
-    size = args.terms_per_chunk
-    if args.dictionary:
+    size = options.terms_per_chunk
+    if options.dictionary:
         # As `normalize` reads and cleans it, which takes the vectors.
-        dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
-        args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
-        yield TermList(dictionary.terms, size)
-    elif args.terms in (None, "-"):
+        dictionary = read_dictionary(options.dictionary, **options.choices(), raw=True)
+        cleaning = options.cleaning or lookup_rules(dictionary.terms)
+        yield TermList(dictionary.terms, size), cleaning
+    elif options.terms in (None, "-"):
         if host_count() > 1:
             raise BadInput("found stdin as the terms of several hosts; give a file that all see")
         # A file without a name: nothing of it stays, however this process ends.
-        with tempfile.TemporaryFile(dir=args.out.absolute().parent) as spooled:
+        with tempfile.TemporaryFile(dir=options.out.absolute().parent) as spooled:
             _copy_stdin(spooled)
-            yield TermLines(spooled, "stdin", size)
+            yield TermLines(spooled, "stdin", size), options.cleaning
     else:
         try:
-            file = Path(args.terms).open("rb")
+            file = Path(options.terms).open("rb")
         except OSError as error:
             raise BadInput(
-                f"{args.terms} cannot be read ({error.strerror}); give a text file"
+                f"{options.terms} cannot be read ({error.strerror}); give a text file"
             ) from error
         with file:
-            yield TermLines(file, args.terms, size)
+            yield TermLines(file, options.terms, size), options.cleaning
 
 
 def _copy_stdin(file: BinaryIO) -> None:

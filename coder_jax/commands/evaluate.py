@@ -82,36 +82,38 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from coder_jax.commands.arguments import (
-    add_cache_argument,
-    add_dictionary_choices,
-    add_model_arguments,
-    add_ranker_arguments,
+    MODEL,
+    CacheOptions,
+    CandidateKind,
+    DictionaryOptions,
+    EncodingOptions,
+    Fusion,
+    RankerOptions,
     check_one_model,
-    dictionary_choices,
     generators_of,
     load_encoder,
-    ranker_choices,
     warn_of_languages,
 )
 from coder_jax.encoding.vector_files import encoder_protocol
 from coder_jax.evaluation import benchmarks as known
-from coder_jax.evaluation.benchmarks import all_flags, flags_by_heading, print_records
-from coder_jax.evaluation.normalization import NormalizationBenchmark
+from coder_jax.evaluation.annotated_text import TextOptions
+from coder_jax.evaluation.benchmark import Options
+from coder_jax.evaluation.benchmarks import print_records
+from coder_jax.evaluation.normalization import NormalizationBenchmark, NormalizationOptions
 from coder_jax.evaluation.record import write_records
 from coder_jax.evaluation.vectors import (
     CONCEPTS,
@@ -123,10 +125,11 @@ from coder_jax.evaluation.vectors import (
     vectors_of_terms,
 )
 from coder_jax.export.relations import read_relations
-from coder_jax.mapping.coded_list import KINDS
+from coder_jax.models.bert_config import POOLINGS
 from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.terminology.cleaning import lookup_rules
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
@@ -141,8 +144,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# The arguments of `python -m coder_jax evaluate`, in groups, and what they must be.
-
+# The options of `python -m coder_jax evaluate`, and what they must be.
 
 COMMON = (
     *("--model", "--benchmark", "--json", "--dictionary", "--compare", "--pooling"),
@@ -151,143 +153,154 @@ COMMON = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--benchmark",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="NAME=PATH",
-        help="test sets, each with a name of your choice (--help-all lists the formats)",
-    )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="OUT",
-        help="file to write all scores to; for /dev/stdout the tables go to stderr",
-    )
-    parser.add_argument(
-        "--compare",
-        nargs=2,
-        metavar=("A", "B"),
-        help="compare two files of --json, mention by mention; nothing is scored",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="for all random draws (default: 0)")
-    _add_cutoffs(parser.add_argument_group("normalize"))
-    _add_encoder(parser.add_argument_group("encoder"))
-    _add_dictionary(parser.add_argument_group("dictionary"))
-    _add_flags_of_kinds(parser)
-    add_ranker_arguments(parser, several=True)
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOptions):
+    """The options of `evaluate`."""
+
+    benchmark: Annotated[
+        tuple[str, ...],
+        Flag(
+            "test sets, each with a name of your choice (--help-all lists the formats)",
+            "NAME=PATH",
+        ),
+    ] = ()
+    json: Annotated[
+        Path | None,
+        Flag("file to write all scores to; for /dev/stdout the tables go to stderr", "OUT"),
+    ] = None
+    compare: Annotated[
+        tuple[str, str] | None,
+        Flag(
+            "compare two files of --json, mention by mention; nothing is scored", metavar=("A", "B")
+        ),
+    ] = None
+    kinds: Options = field(default_factory=known.options_with)
+    cutoffs: Annotated[
+        Path | None,
+        Flag(
+            "also measure the cut-offs for `normalize --precision`, and write them here; "
+            "`normalize` finds cutoffs.json in the model's folder by itself",
+            "FILE",
+            heading="cut-offs for normalize",
+        ),
+    ] = None
+    candidates: CandidateKind = None
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "the encoder, a folder or a hub id; only for recall several (--model A B), which are "
+            "averaged",
+            MODEL,
+            name="--model",
+            heading="encoder",
+        ),
+    ] = ()
+    pooling: Annotated[
+        tuple[str, ...],
+        Flag(
+            "how a term becomes a vector; each that is given is scored (default: the model's own, "
+            "or cls)",
+            choices=POOLINGS,
+        ),
+    ] = ()
+    vectors_of: Annotated[
+        Literal["words", "names", "concepts"] | None,
+        Flag(
+            "score vectors of words, names or concepts; --model is a file in word2vec's formats or "
+            "cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)"
+        ),
+    ] = None
+    dictionary: Annotated[
+        tuple[str, ...],
+        Flag(
+            "terms to search (TSV of term<TAB>CUI, a table, a dataset folder or MRCONSO.RRF); a "
+            "table (.csv, .tsv, .xlsx) has a header such as concept, term, language, vocabulary; "
+            "for one benchmark (NAME=PATH), or for all that have none of their own",
+            "[NAME=]PATH",
+            heading="dictionary",
+        ),
+    ] = ()
+    dictionary_concepts_of: Annotated[
+        tuple[str, ...],
+        Flag(
+            "use all terms of the concepts that are in these vocabularies (such as ICD9CM, for the "
+            "papers' case studies)",
+            "SAB",
+        ),
+    ] = ()
+    retired_cuis: Annotated[
+        str | None,
+        Flag(
+            "replace merged CUIs of gold and dictionary; MRCUI.RRF, a dataset's retired_cuis.tsv, "
+            "or a TSV file of old<TAB>new. With concept vectors a CUI without a vector gets that "
+            "of what it was merged into (default: that of the dictionary; none: no list)",
+            "FILE",
+        ),
+    ] = None
+    fusion: Annotated[
+        tuple[Fusion, ...],
+        Flag(
+            "order candidates by the mean of both scores, or by one of them; a row for each that "
+            "is given",
+            heading="recall and rank",
+        ),
+    ] = ("mean",)
+
+    @property
+    def model(self) -> str:
+        """The encoder, or the first of several."""
+        return self.models[0]
+
+    @property
+    def poolings(self) -> list[str | None]:
+        """Each pooling to score; None: the model's own."""
+        return list(dict.fromkeys(self.pooling)) or [None]
 
 
-def _add_cutoffs(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--cutoffs",
-        type=Path,
-        metavar="FILE",
-        help="also measure the cut-offs for `normalize --precision`, and write them here; "
-        "`normalize` finds cutoffs.json in the model's folder by itself",
-    )
-    group.add_argument(
-        "--candidates",
-        choices=KINDS,
-        default="both",
-        help="for --cutoffs, how similar concepts are found, as in `normalize` (default: both)",
-    )
+OPTIONS = EvaluateOptions
 
 
-def _add_encoder(group: argparse._ArgumentGroup) -> None:
-    add_model_arguments(group, several_poolings=True, several_models="words", required=False)
-    group.add_argument(
-        "--vectors-of",
-        choices=("words", "names", "concepts"),
-        help="score vectors of words, names or concepts; --model is a file in word2vec's formats "
-        "or cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)",
-    )
-
-
-def _add_dictionary(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--dictionary",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]PATH",
-        help="terms to search (TSV of term<TAB>CUI, a table, a dataset folder or MRCONSO.RRF); a "
-        "table (.csv, .tsv, .xlsx) has a header such as concept, term, language, vocabulary; for "
-        "one benchmark (NAME=PATH), or for all that have none of their own",
-    )
-    add_dictionary_choices(group)
-    add_cache_argument(group)
-    group.add_argument(
-        "--dictionary-concepts-of",
-        nargs="+",
-        metavar="SAB",
-        help="use all terms of the concepts that are in these vocabularies (such as ICD9CM, for "
-        "the papers' case studies)",
-    )
-    group.add_argument(
-        "--retired-cuis",
-        metavar="FILE",
-        help="replace merged CUIs of gold and dictionary; MRCUI.RRF, a dataset's retired_cuis.tsv, "
-        "or a TSV file of old<TAB>new. With concept vectors a CUI without a vector gets that of "
-        "what it was merged into (default: that of the dictionary; none: no list)",
-    )
-
-
-def _add_flags_of_kinds(parser: argparse.ArgumentParser) -> None:
-    """The flags that the kinds of benchmarks have, each under its heading."""
-    for heading, flags in flags_by_heading().items():
-        group = parser.add_argument_group(heading)
-        for flag in flags:
-            group.add_argument(flag.name, help=flag.help, default=flag.default, **flag.argparse)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """BadInput for values that no evaluation can use, and for one that is not there."""
-    needed = {"--model": args.model, "--benchmark": args.benchmark, "--json": args.json}
-    if missing := [name for name, value in needed.items() if not value]:
+def _check(options: EvaluateOptions) -> Path:
+    """The file of --json; BadInput for values that no evaluation can use, or that are missing."""
+    needed = {"--model": options.models, "--benchmark": options.benchmark, "--json": options.json}
+    missing = [name for name, value in needed.items() if not value]
+    if missing or options.json is None:
         raise BadInput(
             f"found no {', no '.join(missing)}; expected --model, --benchmark and --json to score "
             "an encoder, or --compare A B to compare two files of --json"
         )
-    for flag in all_flags():
-        value = getattr(args, flag.option)
-        values = value if isinstance(value, list) else [] if value is None else [value]
-        if flag.least is not None and min(values, default=flag.least) < flag.least:
-            raise BadInput(f"{flag.name}: found {min(values)}; expected {flag.least} or more")
-    if args.seed < 0:
-        raise BadInput(f"--seed: found {args.seed}; expected 0 or more")
-    check_output(args.json, "--json", "results.json")
-    if args.cutoffs is not None:
-        check_output(args.cutoffs, "--cutoffs", "cutoffs.json")
-        if args.vectors_of:
+    check_output(options.json, "--json", "results.json")
+    if options.cutoffs is not None:
+        check_output(options.cutoffs, "--cutoffs", "cutoffs.json")
+        if options.vectors_of:
             raise BadInput("found --cutoffs and --vectors-of; expected --cutoffs with an encoder")
-    if args.predictions is not None:
-        _check_folder(args.predictions)
-    _check_vectors(args)
+    predictions = options.kinds.of(NormalizationOptions).predictions
+    if predictions is not None:
+        _check_folder(predictions)
+    _check_vectors(options)
+    return options.json
 
 
-def _check_vectors(args: argparse.Namespace) -> None:
+def _check_vectors(options: EvaluateOptions) -> None:
     """BadInput for vectors without --vectors-of, or for anything else with it."""
-    if args.vectors_of:
-        check_one_model(args.models, "--vectors-of takes a file of vectors, or a folder of them")
-    is_file, is_folder = Path(args.model).is_file(), is_skip_grams(args.model)
-    if (is_file or is_folder) and not args.vectors_of:
+    if options.vectors_of:
+        check_one_model(options.models, "--vectors-of takes a file of vectors, or a folder of them")
+    is_file, is_folder = Path(options.model).is_file(), is_skip_grams(options.model)
+    if (is_file or is_folder) and not options.vectors_of:
         raise BadInput(
-            f"--model: found the {'file' if is_file else 'skip-grams'} {args.model}; expected a "
+            f"--model: found the {'file' if is_file else 'skip-grams'} {options.model}; expected a "
             "model folder or hub id, or, for vectors, --vectors-of words or --vectors-of concepts "
             "beside it"
         )
-    if args.wmd and args.vectors_of != "words":
-        found = f"--vectors-of {args.vectors_of}" if args.vectors_of else "an encoder"
+    if options.kinds.of(TextOptions).wmd and options.vectors_of != "words":
+        found = f"--vectors-of {options.vectors_of}" if options.vectors_of else "an encoder"
         raise BadInput(f"--wmd: found {found}; expected vectors of words: give --vectors-of words")
-    if args.vectors_of and not (is_folder or (is_file and args.vectors_of != "names")):
+    if options.vectors_of and not (is_folder or (is_file and options.vectors_of != "names")):
         missing = "" if is_file else ", which is no file"
-        needed = "" if args.vectors_of == "names" else "a file of vectors or "
+        needed = "" if options.vectors_of == "names" else "a file of vectors or "
         raise BadInput(
-            f"--model: found {args.model}{missing}; expected {needed}a folder of skip-grams for "
-            f"--vectors-of {args.vectors_of}"
+            f"--model: found {options.model}{missing}; expected {needed}a folder of skip-grams for "
+            f"--vectors-of {options.vectors_of}"
         )
 
 
@@ -303,12 +316,14 @@ def _check_folder(path: Path) -> None:
     check_output(path / "predictions.tsv", "--predictions", "predictions.tsv")
 
 
-def _check_alone(args: argparse.Namespace) -> None:
+def _check_alone(options: EvaluateOptions) -> None:
     """BadInput for --compare beside what scores an encoder."""
-    given = [name for name in ("model", "benchmark", "json", "dictionary") if getattr(args, name)]
+    beside = {"--model": options.models, "--benchmark": options.benchmark, "--json": options.json}
+    beside["--dictionary"] = options.dictionary
+    given = [flag for flag, value in beside.items() if value]
     if given:
         raise BadInput(
-            f"--compare: found --{given[0]} with it; expected the two files of results alone: it "
+            f"--compare: found {given[0]} with it; expected the two files of results alone: it "
             "scores nothing"
         )
 
@@ -374,18 +389,19 @@ def _folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold
     return folds
 
 
-def _write_cutoffs(args: argparse.Namespace, folds: Sequence[NormalizationFold]) -> None:
+def _write_cutoffs(options: EvaluateOptions, folds: Sequence[NormalizationFold], out: Path) -> None:
     """Measures with the encoder of the command line what `normalize` answers to mentions.
 
     Args:
-      args: of `evaluate`: the encoder, --cutoffs and --candidates.
+      options: of `evaluate`: the encoder and --candidates.
       folds: of `_folds_to_measure`.
+      out: the file, --cutoffs.
     """
     # As `normalize` has them, whatever the terms were cleaned by for the scores.
-    as_looked_up = argparse.Namespace(**vars(args))
-    as_looked_up.cleaning = lookup_rules(folds[0].dictionary.terms)
-    encoder = load_encoder(as_looked_up, args.pooling[0] if args.pooling else None)
-    measure(encoder, args.model, folds, args.cutoffs, kind=args.candidates, cache=args.cache)
+    as_looked_up = replace(options, cleaning=lookup_rules(folds[0].dictionary.terms))
+    encoder = load_encoder(options.model, options.poolings[0], as_looked_up)
+    kind = options.candidates or "both"
+    measure(encoder, options.model, folds, out, kind=kind, cache=not options.no_cache)
 
 
 def measure(
@@ -434,14 +450,14 @@ __doc__ = str(__doc__).replace(
 WHEN_ASKED_TO_STOP = "stopping; finished vectors are kept"
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.compare:
+def run(options: EvaluateOptions) -> int:
+    if options.compare:
         from coder_jax.evaluation.benchmarks import print_table
         from coder_jax.evaluation.comparison import compare_files
 
-        _check_alone(args)
-        print_table(*compare_files(*args.compare, seed=args.seed))
-        a, b = args.compare
+        _check_alone(options)
+        print_table(*compare_files(*options.compare, seed=options.kinds.seed))
+        a, b = options.compare
         print(f"\nA: {a}\nB: {b}")
         return 0
     # Imported here, as they import jax: `--help` stays quick.
@@ -454,43 +470,45 @@ def run(args: argparse.Namespace) -> int:
     )
 
     alone("evaluate")
-    _check(args)
-    options = _options_of(args)
-    benchmarks = _read_benchmarks(args)
-    staged = answered_by_stages(args.models, args.ranker, benchmarks)
+    out = _check(options)
+    benchmarks = _read_benchmarks(options)
+    staged = answered_by_stages(options.models, options.ranker, benchmarks)
     benchmarks = [one for one in benchmarks if one not in staged]
     if benchmarks:
-        check_one_model(args.models, f"{benchmarks[0].name} is no folder of mentions")
+        check_one_model(options.models, f"{benchmarks[0].name} is no folder of mentions")
     # What cannot be used is refused before a model of the hub is fetched.
-    is_here = in_bucket(args.model) or Path(args.model).exists()
-    searched = args.dictionary or args.vectors_of or not is_here
-    by_classes = not searched and open_model(args.model).kind == "classes"
-    keyed_by = _keys_of_vectors(args.vectors_of)
+    is_here = in_bucket(options.model) or Path(options.model).exists()
+    searched = options.dictionary or options.vectors_of or not is_here
+    by_classes = not searched and open_model(options.model).kind == "classes"
+    keyed_by = _keys_of_vectors(options.vectors_of)
     for benchmark in (
         [] if by_classes else benchmarks
     ):  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
-    measured = _folds_to_measure(benchmarks) if args.cutoffs else []
+    choices = [options.ranking(fusion) for fusion in dict.fromkeys(options.fusion)]
+    measured = _folds_to_measure(benchmarks) if options.cutoffs else []
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
-    with _place_of_vectors(args.json) as beside:
-        for pooling in dict.fromkeys(args.pooling or [None]) if staged else ():
-            generators = generators_of(args, pooling)
-            stages = (args.models, generators, args.ranker)
-            records += records_of_stages(*stages, staged, ranker_choices(args), cache=args.cache)
+    with _place_of_vectors(out) as beside:
+        for pooling in options.poolings if staged else ():
+            generators = generators_of(options.models, pooling, options)
+            stages = (options.models, generators, options.ranker)
+            records += records_of_stages(*stages, staged, choices, cache=not options.no_cache)
         if by_classes:
-            records += records_of_classes(args.model, benchmarks, options)
+            records += records_of_classes(options.model, benchmarks, options.kinds)
         elif benchmarks:
-            for vectors, protocol in _compared(args, benchmarks, beside, scratch):
-                records += [known.score(one, vectors, protocol, **options) for one in benchmarks]
-        write_records(args.json, [_from_folder_of(args.json, record) for record in records])
+            for vectors, protocol in _compared(options, benchmarks, beside, scratch):
+                records += [
+                    known.score(one, vectors, protocol, options.kinds) for one in benchmarks
+                ]
+        write_records(out, [_from_folder_of(out, record) for record in records])
         for path in scratch:
             path.unlink()
-    if args.cutoffs:
-        _write_cutoffs(args, measured)
-    with redirect_stdout(sys.stderr) if is_stdout(args.json) else nullcontext():
-        print_records(records, **options)
-        print(f"\nscores and protocol: {args.json}")
+    if options.cutoffs:
+        _write_cutoffs(options, measured, options.cutoffs)
+    with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
+        print_records(records, options.kinds)
+        print(f"\nscores and protocol: {out}")
     return 0
 
 
@@ -522,17 +540,17 @@ def _place_of_vectors(out: Path) -> Iterator[Path]:
 
 
 def _compared(
-    args: argparse.Namespace, benchmarks: Sequence[Benchmark], beside: Path, scratch: list[Path]
+    options: EvaluateOptions, benchmarks: Sequence[Benchmark], beside: Path, scratch: list[Path]
 ) -> Iterator[tuple[Vectors, EncoderRecord]]:
     """The vectors of each pooling, or of the vector file.
 
     They grow in files beside `beside`; those to remove go into `scratch`.
     """
 
-    if args.vectors_of:
-        keyed_by = _keys_of_vectors(args.vectors_of)
+    if options.vectors_of:
+        keyed_by = _keys_of_vectors(options.vectors_of)
         keys = {key for benchmark in benchmarks for key in benchmark.keys(keyed_by)}
-        table = open_table(args.model, args.vectors_of, keys)
+        table = open_table(options.model, options.vectors_of, keys)
         yield table, vector_file_protocol(table)
         return
     # Features are not of unit length, and are encoded where they are scored.
@@ -540,39 +558,34 @@ def _compared(
     strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
     dictionaries = [one.dictionaries() for one in encoded]
     searched = [[term for one in many for term in one.terms] for many in dictionaries]
-    folder = find_folder(args.model)
+    folder = find_folder(options.model)
     related = any(benchmark.takes_relations for benchmark in benchmarks)
     relations = read_relations(folder) if related else None
-    for pooling in dict.fromkeys(args.pooling or [None]):
-        encoder = load_encoder(args, pooling)
+    for pooling in options.poolings:
+        encoder = load_encoder(options.model, pooling, options)
         for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
             warn_of_languages(encoder, one)
-        protocol = encoder_protocol(encoder, args.model, encoder.weights_hash)
+        protocol = encoder_protocol(encoder, options.model, encoder.weights_hash)
         terms = strings
         vectors: Rows = np.zeros((0, encoder.width), np.float32)
         if strings:
-            kept = searched if args.cache else []
+            kept = [] if options.no_cache else searched
             terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
         yield EncodedTerms(encoder, terms, vectors, relations), protocol
 
 
-def _options_of(args: argparse.Namespace) -> dict[str, Any]:
-    """What the command line asks of the kinds of benchmarks."""
-    return {name: getattr(args, name) for name in known.options_with({})}
-
-
-def _read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
+def _read_benchmarks(options: EvaluateOptions) -> list[Benchmark]:
     """The benchmarks of the command line, each with the dictionary that is meant for it."""
     from data_pipeline.dataset.dictionary import read_dictionary
 
-    paths, dictionaries = paths_of(args.benchmark, args.dictionary)
+    paths, dictionaries = paths_of(options.benchmark, options.dictionary)
     read = {
         path: read_dictionary(
-            path, concepts_of=args.dictionary_concepts_of, **dictionary_choices(args)
+            path, concepts_of=options.dictionary_concepts_of or None, **options.choices()
         )
         for path in dict.fromkeys(dictionaries.values())
     }
-    lists = {source: choose_list(args.retired_cuis, source) for source in (None, *read)}
+    lists = {source: choose_list(options.retired_cuis, source) for source in (None, *read)}
     retired = {path: read_retired_cuis(path) for path in set(lists.values()) if path}
     benchmarks = []
     for name, path in paths.items():
@@ -586,7 +599,7 @@ def _read_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
                 path,
                 dictionary=read[source] if source else None,
                 retired_cuis=retired[merges] if merges else None,
-                **_options_of(args),
+                options=options.kinds,
             )
         )
     return benchmarks

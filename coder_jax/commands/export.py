@@ -5,7 +5,8 @@ coder_jax.TermEncoder. It holds safetensors weights, the tokenizer, the pooling,
 what is known of the run, and the relation matrices. Its tokenizer cleans terms as coder_jax does,
 whatever library reads it; a string that is a special token, such as [MASK], stays one there alone.
 Its vectors are compared with the run's before it gets its name; a difference fails the export. This
-needs PyTorch.
+needs PyTorch. --onnx also writes the encoder for ONNX Runtime, which needs the extra onnx; encode
+with it by `--backend onnx`.
 
 Of a run with classes (recipes mlnorm and mlnorm_classes) it also holds the head and the classes
 (classes.safetensors), the concept and semantic groups of each (classes.tsv), and
@@ -19,6 +20,7 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
   python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
+  python -m coder_jax export --checkpoint runs/demo/run --out my-coder --onnx --int8
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
       --push-to-hub my-organisation/my-coder
@@ -26,96 +28,130 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from data_pipeline.flags import Flag
+from data_pipeline.process import BadInput
 
 COMMON = (
     *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
-    *("--pytorch-bin", "--push-to-hub", "--private"),
+    *("--pytorch-bin", "--onnx", "--int8", "--push-to-hub", "--private"),
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        type=Path,
-        metavar="RUN",
-        help="folder of a training run; may be in a bucket",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="folder to write; may be in a bucket, and an earlier export there is replaced",
-    )
-    parser.add_argument(
-        "--step",
-        type=int,
-        metavar="STEP",
-        help="which checkpoint to export (default: the best if the recipe has a score, else the "
-        "newest)",
-    )
-    parser.add_argument(
-        "--average",
-        type=int,
-        metavar="CHECKPOINTS",
-        help="average the encoders of so many checkpoints, the last being that of --step",
-    )
-    parser.add_argument(
-        "--interpolate",
-        type=float,
-        metavar="WEIGHT",
-        help="average with the encoder before training (1: only the trained one, 0: only the old "
-        "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
-        "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that is "
-        "hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
-    )
-    parser.add_argument(
-        "--license",
-        metavar="ID",
-        help="license for the model card, as the hub spells it (default: that of the initial "
-        "encoder)",
-    )
-    parser.add_argument(
-        "--pytorch-bin", action="store_true", help="also write pytorch_model.bin, for old software"
-    )
-    parser.add_argument(
-        "--push-to-hub",
-        metavar="REPO",
-        help="upload to this repository of the Hugging Face Hub, organisation/name",
-    )
-    parser.add_argument(
-        "--private", action="store_true", help="make the repository private if it is new"
-    )
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `export`."""
+
+    checkpoint: Annotated[Path, Flag("folder of a training run; may be in a bucket", "RUN")]
+    out: Annotated[
+        Path,
+        Flag("folder to write; may be in a bucket, and an earlier export there is replaced", "DIR"),
+    ]
+    step: Annotated[
+        int | None,
+        Flag(
+            "which checkpoint to export (default: the best if the recipe has a score, else the "
+            "newest)",
+            "STEP",
+        ),
+    ] = None
+    average: Annotated[
+        int | None,
+        Flag(
+            "average the encoders of so many checkpoints, the last being that of --step",
+            "CHECKPOINTS",
+        ),
+    ] = None
+    interpolate: Annotated[
+        float | None,
+        Flag(
+            "average with the encoder before training (1: only the trained one, 0: only the old "
+            "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
+            "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that "
+            "is hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
+            "WEIGHT",
+        ),
+    ] = None
+    license: Annotated[
+        str | None,
+        Flag(
+            "license for the model card, as the hub spells it (default: that of the initial "
+            "encoder)",
+            "ID",
+        ),
+    ] = None
+    pytorch_bin: Annotated[bool, Flag("also write pytorch_model.bin, for old software")] = False
+    onnx: Annotated[
+        bool,
+        Flag(
+            "also write model.onnx, for ONNX Runtime; its vectors are compared with the others' to "
+            "1e-4"
+        ),
+    ] = False
+    int8: Annotated[
+        bool,
+        Flag(
+            "with --onnx, also write model_int8.onnx, a quarter of the size; the model card says "
+            "how near its vectors are"
+        ),
+    ] = False
+    heldout: Annotated[
+        Path | None,
+        Flag(
+            "with --int8, look up the held-out names of a dataset (its folder heldout) by both "
+            "files, and write acc@1 into the model card",
+            "DIR",
+        ),
+    ] = None
+    push_to_hub: Annotated[
+        str | None,
+        Flag("upload to this repository of the Hugging Face Hub, organisation/name", "REPO"),
+    ] = None
+    private: Annotated[bool, Flag("make the repository private if it is new")] = False
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = ExportOptions
+
+
+def run(options: ExportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.folder import publish_export, push_to_hub
+    from coder_jax.export.onnx_files import add_onnx
     from coder_jax.systems.encoder_system import averaged, interpolated
     from coder_jax.systems.trained_models import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
-    system, run = load_run(args.checkpoint, args.step)
-    if args.average is not None:
-        run = averaged(args.checkpoint, run, args.average)
-    if args.interpolate is not None:
-        run = interpolated(system, run, args.interpolate)
-    card = {"license": args.license} if args.license else {}
+    if options.int8 and not options.onnx or options.heldout and not options.int8:
+        raise BadInput("--int8 needs --onnx, and --heldout needs --int8: give both")
+    if options.heldout and not (options.heldout / "mentions.tsv").is_file():
+        raise BadInput(
+            f"--heldout: {options.heldout} has no mentions.tsv; expected the folder heldout of a "
+            "dataset that was built with --hold-out"
+        )
+    system, run = load_run(options.checkpoint, options.step)
+    if options.average is not None:
+        run = averaged(options.checkpoint, run, options.average)
+    if options.interpolate is not None:
+        run = interpolated(system, run, options.interpolate)
+    card = {"license": options.license} if options.license else {}
     with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
-        remote = in_bucket(args.out)
-        out = Path(temporary) / "export" if remote else args.out
-        differences = system.export(run, out, card=card, pytorch_bin=args.pytorch_bin)
+        remote = in_bucket(options.out)
+        out = Path(temporary) / "export" if remote else options.out
+        differences = system.export(run, out, card=card, pytorch_bin=options.pytorch_bin)
+        if options.onnx:
+            checks = add_onnx(out, int8=options.int8, heldout=options.heldout)
         if remote:
-            publish_export(out, args.out)
+            publish_export(out, options.out)
         checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())
-        where = address(args.out) if remote else out
+        where = address(options.out) if remote else out
         what = f" ({run.weights})" if run.weights else ""
+        checked += f", {checks}" if options.onnx else ""
         print(f"{where}: step {run.step}{what} exported; largest difference of vectors: {checked}")
-        if args.push_to_hub:
-            url = push_to_hub(out, args.push_to_hub, private=args.private)
+        if options.push_to_hub:
+            url = push_to_hub(out, options.push_to_hub, private=options.private)
             print(f"uploaded: {url}")
     return 0

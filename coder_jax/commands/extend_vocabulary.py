@@ -36,12 +36,13 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from coder_jax.commands.arguments import Values
+from coder_jax.commands.arguments import MODEL
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 
 if TYPE_CHECKING:
@@ -59,101 +60,93 @@ _PROBES = 64  # terms that the folder is checked with
 WHEN_ASKED_TO_STOP = "stopping; nothing is left in --out"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER_OR_HUB_ID",
-        help="the encoder: a BERT with a WordPiece vocabulary",
-    )
-    parser.add_argument(
-        "--terms",
-        required=True,
-        nargs="+",
-        type=Path,
-        metavar="FILE_OR_DATASET",
-        help="strings to learn from; text files of one term a line, tables (term<TAB>CUI, or "
-        "with a header that names the columns: .csv, .tsv, .xlsx), MRCONSO.RRF, folders of "
-        "datasets or of mentions (of these the names and the training split)",
-    )
-    parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="the folder to write"
-    )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--pieces",
-        type=int,
-        default=_PIECES,
-        metavar="N",
-        help="most pieces to add; characters that the vocabulary lacks come first, then pieces of "
-        "several characters (default: %(default)s)",
-    )
-    what.add_argument(
-        "--characters",
-        action="store_true",
-        help="add all characters that the vocabulary lacks, and nothing else",
-    )
-    parser.add_argument(
-        "--min-frequency",
-        type=int,
-        default=2,
-        metavar="N",
-        help="fewest occurrences of a character, or of a pair of pieces that become one (default: "
-        "%(default)s)",
-    )
-    parser.add_argument(
-        "--languages",
-        action=Values,
-        nargs="+",
-        metavar="LANGUAGE",
-        help="only terms in these languages, such as FRE,GER; for a dataset, a release or a table "
-        "with a column of languages",
-    )
+@dataclass(frozen=True, kw_only=True)
+class VocabularyOptions:
+    """The options of `extend-vocabulary`."""
+
+    model: Annotated[str, Flag("the encoder: a BERT with a WordPiece vocabulary", MODEL)]
+    terms: Annotated[
+        tuple[Path, ...],
+        Flag(
+            "strings to learn from; text files of one term a line, tables (term<TAB>CUI, or with a "
+            "header that names the columns: .csv, .tsv, .xlsx), MRCONSO.RRF, folders of datasets "
+            "or of mentions (of these the names and the training split)",
+            "FILE_OR_DATASET",
+        ),
+    ]
+    out: Annotated[Path, Flag("the folder to write", "DIR")]
+    pieces: Annotated[
+        int | None,
+        Flag(
+            "most pieces to add; characters that the vocabulary lacks come first, then pieces of "
+            f"several characters (default: {_PIECES})"
+        ),
+    ] = None
+    characters: Annotated[
+        bool, Flag("add all characters that the vocabulary lacks, and nothing else")
+    ] = False
+    min_frequency: Annotated[
+        int,
+        Flag("fewest occurrences of a character, or of a pair of pieces that become one", least=1),
+    ] = 2
+    languages: Annotated[
+        tuple[str, ...],
+        Flag(
+            "only terms in these languages, such as FRE,GER; for a dataset, a release or a table "
+            "with a column of languages",
+            "LANGUAGE",
+            commas=True,
+        ),
+    ] = ()
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = VocabularyOptions
+
+
+def run(options: VocabularyOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.vocabulary import open_extendable, write_extended
     from data_pipeline.dataset.vocabulary import count_words, new_pieces, read_terms
 
     started = time.monotonic()
-    if not 1 <= args.pieces <= _MOST_PIECES:
-        raise BadInput(f"--pieces is {args.pieces}; expected 1 to {_MOST_PIECES:,}")
-    if args.min_frequency < 1:
-        raise BadInput(f"--min-frequency is {args.min_frequency}; expected 1 or more")
-    encoder = open_extendable(args.model, args.out)
-    terms = read_terms(args.terms, args.languages or (), encoder.settings.cleaning)
+    if options.characters and options.pieces is not None:
+        raise BadInput("found --pieces and --characters; expected one of them")
+    pieces = _PIECES if options.pieces is None else options.pieces
+    if not 1 <= pieces <= _MOST_PIECES:
+        raise BadInput(f"--pieces is {pieces}; expected 1 to {_MOST_PIECES:,}")
+    encoder = open_extendable(options.model, options.out)
+    terms = read_terms(options.terms, options.languages, encoder.settings.cleaning)
     words = count_words(encoder.tokenizer, terms)
     every = [term for own in terms.values() for term in own]
     tell(f"{len(every):,} distinct terms with {len(words.words):,} distinct words")
-    number = None if args.characters else args.pieces
+    number = None if options.characters else pieces
     new = new_pieces(
-        encoder.tokenizer, encoder.vocabulary, every, words, number, args.min_frequency
+        encoder.tokenizer, encoder.vocabulary, every, words, number, options.min_frequency
     )
     if not new:
-        what = "character" if args.characters else "character or piece"
+        what = "character" if options.characters else "character or piece"
         raise BadInput(
-            f"found no {what} that {args.model} lacks and that occurs {args.min_frequency} times "
-            f"in {len(every):,} terms: nothing to add; train the encoder as it is, or give other "
-            "terms"
+            f"found no {what} that {options.model} lacks and that occurs "
+            f"{options.min_frequency} times in {len(every):,} terms: nothing to add; "
+            "train the encoder as it is, or give other terms"
         )
     if number is not None and len(new) < number:
         tell(f"the terms have {len(new):,} pieces to add; {number:,} were asked for")
     extended = write_extended(
         encoder,
         new,
-        args.out,
+        options.out,
         probes=every[:: max(len(every) // _PROBES, 1)][:_PROBES],
         facts={
-            "learnt from": ", ".join(path.name for path in args.terms),
-            "languages": ", ".join(args.languages or ()) or "all",
+            "learnt from": ", ".join(path.name for path in options.terms),
+            "languages": ", ".join(options.languages) or "all",
             "distinct terms": len(every),
-            "characters alone": bool(args.characters),
-            "least occurrences": args.min_frequency,
+            "characters alone": options.characters,
+            "least occurrences": options.min_frequency,
         },
     )
     _print_changes(encoder.vocabulary, encoder.vocabulary.with_pieces(new), words)
-    print(_summary(args.out, encoder, new, extended))
+    print(_summary(options.out, encoder, new, extended))
     tell(f"{time.monotonic() - started:.0f} s")
     return 0
 

@@ -52,7 +52,6 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import io
@@ -60,25 +59,27 @@ import select
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, NamedTuple
 
 from coder_jax.commands.arguments import (
-    add_cache_argument,
-    add_dictionary_choices,
-    add_model_arguments,
-    add_ranker_arguments,
+    MODEL,
+    CacheOptions,
+    CandidateKind,
+    DictionaryOptions,
+    EncodingOptions,
+    Fusion,
+    Pooling,
+    RankerOptions,
     check_one_model,
-    dictionary_choices,
     generators_of,
     load_encoder,
-    ranker_choices,
     warn_of_languages,
 )
 from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
-    KINDS,
     check_decisions,
     coded_rows,
     decided,
@@ -98,6 +99,7 @@ from data_pipeline.files.tables import (
     too_long,
     write_table,
 )
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
 from data_pipeline.terminology.retired_cuis import read_retired_cuis
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# The arguments of `python -m coder_jax normalize`, in groups, and what they must be.
+# The options of `python -m coder_jax normalize`, and what they must be.
 
 COMMON = (
     *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
@@ -125,203 +127,226 @@ _SHOWN_IN_REVIEW = 5
 _MOST_TERMS_BY_LETTERS = 2_000_000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "mentions",
-        nargs="?",
-        default="-",
-        metavar="LIST",
-        help="table with --column, or text file with one term per line (default: stdin)",
-    )
-    _add_table(parser.add_argument_group("the list"))
-    _add_answers(parser.add_argument_group("answers"))
-    _add_review(parser.add_argument_group("review"))
-    _add_dictionary(parser.add_argument_group("dictionary"))
-    add_model_arguments(parser.add_argument_group("encoder"), several_models="flags")
-    add_ranker_arguments(parser)
+@dataclass(frozen=True, kw_only=True)
+class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerOptions):
+    """The options of `normalize`."""
+
+    mentions: Annotated[
+        str,
+        Flag(
+            "table with --column, or text file with one term per line (default: stdin)",
+            "LIST",
+            name="",
+            heading="the list",
+        ),
+    ] = "-"
+    column: Annotated[str | None, Flag("column of the table that has the terms", "NAME")] = None
+    out: Annotated[
+        Path | None,
+        Flag(
+            "file to write, .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)", "FILE"
+        ),
+    ] = None
+    k: Annotated[
+        int | None,
+        Flag(
+            "concepts for each term, a row for each; a generator or a ranker (recall, rank) gives "
+            "as many as the term means (default: 1)",
+            name="-k",
+        ),
+    ] = None
+    codes_of: Annotated[
+        tuple[str, ...],
+        Flag(
+            "write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all)",
+            "SAB,SAB",
+            commas=True,
+            one_word=True,
+        ),
+    ] = ()
+    prefix: Annotated[str, Flag("put this before the names of the added columns", "TEXT")] = ""
+    separator: Annotated[
+        str | None,
+        Flag("sign between columns (default: found in the file: comma, ; or tab)", "SIGN"),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        Flag("encoding of the list, such as latin-1 or cp1252 (default: UTF-8)", "NAME"),
+    ] = None
+    sheet: Annotated[str | None, Flag("sheet of an .xlsx file (default: the first)", "NAME")] = None
+    by: Annotated[
+        Literal["terms", "classes"] | None,
+        Flag(
+            "answer with the concept of the nearest term of --dictionary, or with the most "
+            "probable class of a model that has classes (recipe mlnorm), where --dictionary only "
+            "tells the names of concepts (default: terms; classes without --dictionary)",
+            heading="answers",
+        ),
+    ] = None
+    semantic_group: Annotated[
+        str | None,
+        Flag(
+            "semantic group of all terms of the list, such as DISO or ANAT: only classes of this "
+            "group are answers",
+            "GROUP",
+        ),
+    ] = None
+    min_similarity: Annotated[
+        float | None,
+        Flag(
+            "leave terms empty whose nearest concept is less similar, or whose class is less "
+            "probable (default: none)",
+            "S",
+        ),
+    ] = None
+    precision: Annotated[
+        float | None,
+        Flag(
+            "leave uncertain terms empty, so that about this share of answers is right (0.9 = 9 of "
+            "10); needs a cutoffs.json of `evaluate --cutoffs`",
+            "P",
+        ),
+    ] = None
+    language: Annotated[
+        str | None,
+        Flag(
+            "language of the list, such as GER: use the cut-offs that were measured for it "
+            "(default: those of all languages)",
+            "LANGUAGE",
+        ),
+    ] = None
+    cutoffs: Annotated[
+        Path | None,
+        Flag(
+            "cut-offs for --precision, from `evaluate --cutoffs` (default: cutoffs.json of the "
+            "model)",
+            "FILE",
+        ),
+    ] = None
+    candidates: CandidateKind = None
+    abbreviations: Annotated[
+        str | None,
+        Flag(
+            "write out your own abbreviations before a look-up: lines of abbreviation<TAB>words",
+            "FILE",
+        ),
+    ] = None
+    review: Annotated[
+        Path | None,
+        Flag(
+            "also write a web page on which people accept or reject answers; it needs no network",
+            "HTML",
+            heading="review",
+        ),
+    ] = None
+    decided: Annotated[
+        Path | None,
+        Flag("use decisions that the --review page saved; all other terms are mapped again", "CSV"),
+    ] = None
+    dictionary: Annotated[
+        str | None,
+        Flag(
+            "terms to search (a table with columns term and concept, a dataset folder or "
+            "MRCONSO.RRF)",
+            "PATH",
+            heading="dictionary",
+        ),
+    ] = None
+    dictionary_vectors: Annotated[
+        Path | None,
+        Flag("vectors of the dictionary, made with `encode --dictionary`", "NPY"),
+    ] = None
+    retired_cuis: Annotated[
+        str | None,
+        Flag(
+            "MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
+            "dictionary are replaced by what they were merged into",
+            "FILE",
+        ),
+    ] = None
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "the encoder, a folder or a hub id; only for recall several (--model A --model B), "
+            "which are averaged",
+            MODEL,
+            name="--model",
+            one_word=True,
+            heading="encoder",
+        ),
+    ]
+    pooling: Pooling = None
+    fusion: Annotated[
+        Fusion,
+        Flag(
+            "order candidates by the mean of both scores, or by one of them",
+            heading="recall and rank",
+        ),
+    ] = "mean"
+
+    @property
+    def model(self) -> str:
+        """The encoder, or the first of several."""
+        return self.models[0]
+
+    @property
+    def by_classes(self) -> bool:
+        """Whether classes answer, not the terms of the dictionary."""
+        return self.by == "classes" or not (self.by or self.dictionary)
+
+    @property
+    def shown(self) -> int:
+        """Concepts to find for each term."""
+        return max(self.k or 1, _SHOWN_IN_REVIEW if self.review else 1)
 
 
-def _add_table(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--column", metavar="NAME", help="column of the table that has the terms")
-    group.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="file to write, .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)",
-    )
-    group.add_argument(
-        "-k",
-        type=int,
-        metavar="N",
-        help="concepts for each term, a row for each; a generator or a ranker (recall, rank) gives "
-        "as many as the term means (default: 1)",
-    )
-    group.add_argument(
-        "--codes-of",
-        metavar="SAB,SAB",
-        type=lambda value: value.split(","),
-        help="write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all)",
-    )
-    group.add_argument(
-        "--prefix",
-        default="",
-        metavar="TEXT",
-        help="put this before the names of the added columns",
-    )
-    group.add_argument(
-        "--separator",
-        metavar="SIGN",
-        help="sign between columns (default: found in the file: comma, ; or tab)",
-    )
-    group.add_argument(
-        "--encoding",
-        metavar="NAME",
-        help="encoding of the list, such as latin-1 or cp1252 (default: UTF-8)",
-    )
-    group.add_argument(
-        "--sheet", metavar="NAME", help="sheet of an .xlsx file (default: the first)"
-    )
+OPTIONS = NormalizeOptions
 
 
-def _add_answers(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--by",
-        choices=("terms", "classes"),
-        help="answer with the concept of the nearest term of --dictionary, or with the most "
-        "probable class of a model that has classes (recipe mlnorm), where --dictionary only tells "
-        "the names of concepts (default: terms; classes without --dictionary)",
-    )
-    group.add_argument(
-        "--semantic-group",
-        metavar="GROUP",
-        help="semantic group of all terms of the list, such as DISO or ANAT: only classes of this "
-        "group are answers",
-    )
-    group.add_argument(
-        "--min-similarity",
-        type=float,
-        metavar="S",
-        help="leave terms empty whose nearest concept is less similar, or whose class is less "
-        "probable (default: none)",
-    )
-    group.add_argument(
-        "--precision",
-        type=float,
-        metavar="P",
-        help="leave uncertain terms empty, so that about this share of answers is right (0.9 = 9 "
-        "of 10); needs a cutoffs.json of `evaluate --cutoffs`",
-    )
-    group.add_argument(
-        "--language",
-        metavar="LANGUAGE",
-        help="language of the list, such as GER: use the cut-offs that were measured for it "
-        "(default: those of all languages)",
-    )
-    group.add_argument(
-        "--cutoffs",
-        type=Path,
-        metavar="FILE",
-        help="cut-offs for --precision, from `evaluate --cutoffs` (default: cutoffs.json of the "
-        "model)",
-    )
-    group.add_argument(
-        "--candidates",
-        choices=KINDS,
-        help="how similar concepts are found: by the encoder's vectors, by letters (three-letter "
-        "pieces, which find typing errors and similar names in other languages), or by both "
-        f"(default: both; vectors for a dictionary of more than {_MOST_TERMS_BY_LETTERS:,} terms)",
-    )
-    group.add_argument(
-        "--abbreviations",
-        metavar="FILE",
-        help="write out your own abbreviations before a look-up: lines of abbreviation<TAB>words",
-    )
-
-
-def _add_review(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--review",
-        type=Path,
-        metavar="HTML",
-        help="also write a web page on which people accept or reject answers; it needs no network",
-    )
-    group.add_argument(
-        "--decided",
-        type=Path,
-        metavar="CSV",
-        help="use decisions that the --review page saved; all other terms are mapped again",
-    )
-
-
-def _add_dictionary(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--dictionary",
-        metavar="PATH",
-        help="terms to search (a table with columns term and concept, a dataset folder or "
-        "MRCONSO.RRF)",
-    )
-    add_dictionary_choices(group, several_words=False)
-    group.add_argument(
-        "--dictionary-vectors",
-        type=Path,
-        metavar="NPY",
-        help="vectors of the dictionary, made with `encode --dictionary`",
-    )
-    group.add_argument(
-        "--retired-cuis",
-        metavar="FILE",
-        help="MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
-        "dictionary are replaced by what they were merged into",
-    )
-    add_cache_argument(group)
-
-
-def _check(args: argparse.Namespace) -> None:
+def _check(options: NormalizeOptions) -> None:
     """BadInput for values that no look-up can use."""
-    if args.k is not None and not 1 <= args.k <= _MOST_K:
-        raise BadInput(f"-k is {args.k}; expected 1 to {_MOST_K:,} concepts for each term")
-    args.shown = max(args.k or 1, _SHOWN_IN_REVIEW if args.review else 1)
-    if args.out is not None:
-        check_table_name(args.out, "--out")
-        check_output(args.out, "--out", "coded.csv")
-    if args.review is not None:
-        check_output(args.review, "--review", "review.html")
-    if args.min_similarity is not None and not -1 <= args.min_similarity <= 1:
-        raise BadInput(f"--min-similarity is {args.min_similarity}; expected -1 to 1")
-    if args.precision is not None and not 0 < args.precision < 1:
+    if options.k is not None and not 1 <= options.k <= _MOST_K:
+        raise BadInput(f"-k is {options.k}; expected 1 to {_MOST_K:,} concepts for each term")
+    if options.out is not None:
+        check_table_name(options.out, "--out")
+        check_output(options.out, "--out", "coded.csv")
+    if options.review is not None:
+        check_output(options.review, "--review", "review.html")
+    if options.min_similarity is not None and not -1 <= options.min_similarity <= 1:
+        raise BadInput(f"--min-similarity is {options.min_similarity}; expected -1 to 1")
+    if options.precision is not None and not 0 < options.precision < 1:
         raise BadInput(
-            f"--precision is {args.precision}; expected a share between 0 and 1, such as 0.9"
+            f"--precision is {options.precision}; expected a share between 0 and 1, such as 0.9"
         )
-    _check_kind(args)
-    if args.precision is not None and args.min_similarity is not None:
+    _check_kind(options)
+    if options.precision is not None and options.min_similarity is not None:
         raise BadInput("found --precision and --min-similarity; expected one of them")
 
 
-def _check_kind(args: argparse.Namespace) -> None:
+def _check_kind(options: NormalizeOptions) -> None:
     """BadInput where terms are to be searched and there are none, or options of the other kind."""
-    args.by = args.by or ("terms" if args.dictionary else "classes")
-    if args.by == "terms":
-        if not args.dictionary:
+    if not options.by_classes:
+        if not options.dictionary:
             raise BadInput("--by terms: found no --dictionary; expected the terms to search")
-        if args.semantic_group:
+        if options.semantic_group:
             raise BadInput(
                 "--semantic-group is for models with classes (--by classes); to search terms of "
                 "some semantic types, give --semantic-types"
             )
         return
-    _check_of_terms(args, "answers are classes")
-    check_one_model(args.models, "answers are classes")
-    names = [flag for flag in ("review", "decided") if getattr(args, flag) is not None]
-    if names and not args.dictionary:
+    _check_of_terms(options, "answers are classes")
+    check_one_model(options.models, "answers are classes")
+    names = [flag for flag in ("review", "decided") if getattr(options, flag) is not None]
+    if names and not options.dictionary:
         raise BadInput(
             f"--{names[0]} needs the names of concepts; give --dictionary and --by classes"
         )
 
 
-def _check_of_terms(args: argparse.Namespace, why: str) -> None:
+def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
     of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
-    given = [name for name in of_terms if getattr(args, name) is not None]
+    given = [name for name in of_terms if getattr(options, name) is not None]
     if given:
         raise BadInput(
             f"--{given[0].replace('_', '-')} is for terms of a dictionary, but {why}; leave it "
@@ -337,11 +362,11 @@ class _Chosen(NamedTuple):
     rule: Rule
 
 
-def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
+def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
     """The rule of the arguments and of what was measured of the model; said in a line.
 
     Args:
-      args: of `add_arguments`.
+      options: of the command.
       terms: rows of the dictionary.
 
     Raises:
@@ -351,51 +376,58 @@ def _choose(args: argparse.Namespace, terms: int) -> _Chosen:
     from coder_jax.mapping.normalizer import Rule
     from coder_jax.models.hf_files import find_folder
 
-    path = args.cutoffs or find_folder(args.model) / CUTOFFS.file
-    measured = Cutoffs.read(path) if args.cutoffs or path.is_file() else None
-    least = -1.0 if args.min_similarity is None else args.min_similarity
-    wanted = args.candidates or ("vectors" if terms > _MOST_TERMS_BY_LETTERS else "both")
+    path = options.cutoffs or find_folder(options.model) / CUTOFFS.file
+    measured = Cutoffs.read(path) if options.cutoffs or path.is_file() else None
+    least = -1.0 if options.min_similarity is None else options.min_similarity
+    wanted = options.candidates or ("vectors" if terms > _MOST_TERMS_BY_LETTERS else "both")
     if measured is None or not measured.rules:
-        if args.precision is not None:
+        if options.precision is not None:
             raise BadInput(
-                f"--precision {args.precision}: found no {path}; expected what was measured on "
+                f"--precision {options.precision}: found no {path}; expected what was measured on "
                 "terms whose concept is known. Measure it: python -m coder_jax evaluate --model "
-                f"{args.model} --dictionary {args.dictionary} --benchmark own=TERMS.tsv --cutoffs "
-                f"{path} --json results.json, or give --min-similarity"
+                f"{options.model} --dictionary {options.dictionary} --benchmark own=TERMS.tsv "
+                f"--cutoffs {path} --json results.json, or give --min-similarity"
             )
         return _Chosen(wanted, None, Rule(least))
     kind = measured.candidates
-    if args.candidates not in (None, kind):
-        if args.precision is not None:
+    if options.candidates not in (None, kind):
+        if options.precision is not None:
             raise BadInput(
-                f"--candidates {args.candidates}: {path} was measured with {kind}; leave it "
-                f"out, or measure anew: `evaluate --cutoffs {path} --candidates {args.candidates}`"
+                f"--candidates {options.candidates}: {path} was measured with {kind}; leave it "
+                f"out, or measure anew: `evaluate --cutoffs {path} "
+                f"--candidates {options.candidates}`"
             )
         return _Chosen(wanted, None, Rule(least))
-    language = args.language if args.language in measured.tables else None
+    language = options.language if options.language in measured.tables else None
     rule = measured.rules[language or "all"]
-    if args.language and language is None:
+    if options.language and language is None:
         there = ", ".join(measured.tables)
-        tell(f"{path}: nothing was measured for {args.language} (there is {there}); all is taken")
+        tell(
+            f"{path}: nothing was measured for {options.language} (there is {there}); all is taken"
+        )
     if warning := measured.of_another_dictionary(terms):
         tell(f"warning: {warning}")
-    sure = 0.0 if args.precision is None else _least_confidence(args, measured, language, path)
+    sure = (
+        0.0
+        if options.precision is None
+        else _least_confidence(options.precision, measured, language, path)
+    )
     return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
 def _least_confidence(
-    args: argparse.Namespace, measured: Cutoffs, language: str | None, path: Path
+    precision: float, measured: Cutoffs, language: str | None, path: Path
 ) -> float:
     """The confidence that makes so many answers right; BadInput if none did."""
     from coder_jax.mapping.confidence import cutoff_for
 
     table = measured.of(language)
-    cutoff = cutoff_for(table, args.precision)
+    cutoff = cutoff_for(table, precision)
     what = f"of {language}" if language else "of all languages"
     if cutoff is None:
         best = max((row.precision for row in table.rows if row.answered >= 30), default=0.0)
         raise BadInput(
-            f"--precision {args.precision}: {path} has no cut-off {what} that reached it on "
+            f"--precision {precision}: {path} has no cut-off {what} that reached it on "
             f"{table.mentions:,} terms (the best is {best:.2f}); give less, or train longer"
         )
     row = next(row for row in table.rows if row.cutoff == cutoff)
@@ -480,7 +512,7 @@ def _read_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
 
 
 def _normalizer_of(
-    args: argparse.Namespace,
+    options: NormalizeOptions,
     dictionary: Dictionary,
     classifier: ConceptClassifier | None,
     abbreviations: dict[str, str],
@@ -488,7 +520,7 @@ def _normalizer_of(
     """What --model, --by and --ranker ask for.
 
     Args:
-      args: of `normalize`.
+      options: of `normalize`.
       dictionary: whose terms are searched, or that names the classes.
       classifier: that answers; None: terms do.
       abbreviations: what they stand for.
@@ -496,65 +528,65 @@ def _normalizer_of(
     from coder_jax.systems.mlnorm.classifier import ClassNormalizer
     from coder_jax.systems.trained_models import has_stages, staged_normalizer
 
-    least = 0.0 if args.min_similarity is None else args.min_similarity
+    least = 0.0 if options.min_similarity is None else options.min_similarity
     if classifier is not None:
         return ClassNormalizer(
             classifier,
             dictionary,
-            group=args.semantic_group,
+            group=options.semantic_group,
             threshold=least,
             abbreviations=abbreviations,
         )
-    if has_stages(args.models, args.ranker):
-        _check_of_terms(args, "answers come from a generator or a ranker")
-        _check_of_stages(args)
+    if has_stages(options.models, options.ranker):
+        _check_of_terms(options, "answers come from a generator or a ranker")
+        _check_of_stages(options)
         return staged_normalizer(
-            generators_of(args, args.pooling),
-            args.ranker,
+            generators_of(options.models, options.pooling, options),
+            options.ranker,
             dictionary,
-            ranker_choices(args)[0],
+            options.ranking(options.fusion),
             threshold=least,
             abbreviations=abbreviations,
-            cache=args.cache,
+            cache=not options.no_cache,
         )
-    return _make_normalizer(args, dictionary, abbreviations)
+    return _make_normalizer(options, dictionary, abbreviations)
 
 
-def _check_of_stages(args: argparse.Namespace) -> None:
+def _check_of_stages(options: NormalizeOptions) -> None:
     """Raise BadInput for what recall and rank cannot do."""
     from coder_jax.systems.recall_rank.candidates import CANDIDATES
 
-    for option, given in (("--review", args.review), ("--decided", args.decided)):
+    for option, given in (("--review", options.review), ("--decided", options.decided)):
         if given:
             raise BadInput(
                 f"{option}: people decide there on one concept for each mention, where recall and "
                 f"rank may answer with several; leave {option} out"
             )
-    if args.k is not None and args.k > CANDIDATES:
+    if options.k is not None and options.k > CANDIDATES:
         raise BadInput(
-            f"-k {args.k}: found more than the {CANDIDATES} candidates that recall and rank "
+            f"-k {options.k}: found more than the {CANDIDATES} candidates that recall and rank "
             f"choose from, as in the paper; expected at most {CANDIDATES}"
         )
 
 
-def _load_classes(args: argparse.Namespace) -> ConceptClassifier:
+def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
     """The model with classes that --model names."""
     from coder_jax.systems.trained_models import load_classifier, open_model
 
-    if open_model(args.model).kind == "classes":
-        return load_classifier(args.model)
+    if open_model(options.model).kind == "classes":
+        return load_classifier(options.model)
     needed = "a model with classes: a run of the recipe mlnorm, or its export"
-    if args.dictionary:
-        raise BadInput(f"--by classes: {args.model} has no classes; expected {needed}")
+    if options.dictionary:
+        raise BadInput(f"--by classes: {options.model} has no classes; expected {needed}")
     raise BadInput(
-        f"--dictionary is missing, and {args.model} has no classes; expected terms to search (a "
+        f"--dictionary is missing, and {options.model} has no classes; expected terms to search (a "
         "table with the columns term and concept, a dataset folder, or the MRCONSO.RRF of a "
         f"release), or {needed}"
     )
 
 
 def _make_normalizer(
-    args: argparse.Namespace, dictionary: Dictionary, abbreviations: dict[str, str]
+    options: NormalizeOptions, dictionary: Dictionary, abbreviations: dict[str, str]
 ) -> Normalizer:
     """The encoder with the dictionary, and the rule by which it answers."""
     from coder_jax.encoding.encoder import EncodedDictionary
@@ -562,17 +594,17 @@ def _make_normalizer(
     from coder_jax.mapping.candidates import Candidates
     from coder_jax.mapping.normalizer import Normalizer
 
-    args.cleaning = args.cleaning or lookup_rules(dictionary.terms)
-    chosen = _choose(args, len(dictionary.terms))
-    encoder = load_encoder(args, args.pooling)
+    cleaning = options.cleaning or lookup_rules(dictionary.terms)
+    chosen = _choose(options, len(dictionary.terms))
+    encoder = load_encoder(options.model, options.pooling, replace(options, cleaning=cleaning))
     warn_of_languages(encoder, dictionary)
     terms = dictionary.terms
-    if args.dictionary_vectors is None:
-        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=args.cache)
+    if options.dictionary_vectors is None:
+        encoded = encoder.encode_dictionary(dictionary, progress=True, cache=not options.no_cache)
     else:
         listed = TermList(terms, TERMS_PER_CHUNK)
         assert encoder.weights_hash is not None, "it was loaded from a folder"
-        vectors = read_vectors(args.dictionary_vectors, encoder, encoder.weights_hash, listed)
+        vectors = read_vectors(options.dictionary_vectors, encoder, encoder.weights_hash, listed)
         encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
@@ -587,87 +619,90 @@ WHEN_ASKED_TO_STOP = "stopping after the rows that are printed"
 WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary's vectors again"
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: NormalizeOptions) -> int:
     from coder_jax.devices.hosts import alone
     from coder_jax.mapping.normalizer import read_abbreviations
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 
     alone("normalize")
-    _check(args)
+    _check(options)
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
-        table = _read_list(args)
+        table, column = _read_list(options)
         parts: Iterable[list[str]]
         if table is not None:
-            parts = [table.frame[args.column].to_list()]
-        elif args.mentions == "-":
-            parts = _read_text(args, files)  # as they come
+            parts = [table.frame[column].to_list()]
+        elif options.mentions == "-":
+            parts = _read_text(options, files)  # as they come
         else:
-            parts = list(_read_text(args, files))
-        decisions = read_decisions(args.decided) if args.decided else {}
-        abbreviations = read_abbreviations(args.abbreviations) if args.abbreviations else {}
-        classifier = _load_classes(args) if args.by == "classes" else None
-        if args.dictionary:
-            dictionary = read_dictionary(args.dictionary, **dictionary_choices(args), raw=True)
+            parts = list(_read_text(options, files))
+        decisions = read_decisions(options.decided) if options.decided else {}
+        abbreviations = read_abbreviations(options.abbreviations) if options.abbreviations else {}
+        classifier = _load_classes(options) if options.by_classes else None
+        if options.dictionary:
+            dictionary = read_dictionary(options.dictionary, **options.choices(), raw=True)
         else:
-            dictionary = Dictionary([], [], args.model)
-        if args.retired_cuis:
-            dictionary = dictionary.with_successors(read_retired_cuis(args.retired_cuis))
-        if args.decided:
-            check_decisions(decisions, dictionary, args.decided)
+            dictionary = Dictionary([], [], options.model)
+        if options.retired_cuis:
+            dictionary = dictionary.with_successors(read_retired_cuis(options.retired_cuis))
+        if options.decided:
+            check_decisions(decisions, dictionary, options.decided)
 
         if classifier is not None:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer = _normalizer_of(args, dictionary, classifier, abbreviations)
+        normalizer = _normalizer_of(options, dictionary, classifier, abbreviations)
 
         # ---- the list ----
-        if table is None and args.out is None and args.review is None:
-            _print_answers(args, normalizer, parts, decisions)
+        if table is None and options.out is None and options.review is None:
+            _print_answers(options, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
-        answers = _answers_to(normalizer, mentions, decisions, args.shown)
-        _write_coded(args, table, answers, dictionary)
-        if args.review:
-            _review(args, table, answers, dictionary, decisions)
+        answers = _answers_to(normalizer, mentions, decisions, options.shown)
+        _write_coded(options, table, answers, dictionary)
+        if options.review:
+            _review(options, options.review, table, column, answers, dictionary, decisions)
     return 0
 
 
-def _read_list(args: argparse.Namespace) -> Table | None:
-    """The table of the command line; None where it is text with a term on each line."""
-    is_table = Path(args.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
-    if args.column is None and not is_table:
-        return None
-    if args.mentions == "-":
+def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
+    """The table of the command line and its column; None where a text has a term on each line."""
+    is_table = Path(options.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
+    if options.column is None and not is_table:
+        return None, ""
+    if options.mentions == "-":
         raise BadInput("--column: found stdin as the list; expected a file: save it as .csv")
     table = read_table(
-        Path(args.mentions), separator=args.separator, encoding=args.encoding, sheet=args.sheet
+        Path(options.mentions),
+        separator=options.separator,
+        encoding=options.encoding,
+        sheet=options.sheet,
     )
     columns = table.frame.columns
-    if args.column is None and len(columns) > 1:
+    if options.column is None and len(columns) > 1:
         raise BadInput(
-            f"{args.mentions} has the columns {listed(columns)}; say with --column which of them "
-            "holds the terms"
+            f"{options.mentions} has the columns {listed(columns)}; say with --column which of "
+            "them holds the terms"
         )
-    args.column = table.find_column(args.column or columns[0], "--column")
-    taken = [args.prefix + name for name in CODED_COLUMNS if args.prefix + name in columns]
+    column = table.find_column(options.column or columns[0], "--column")
+    taken = [options.prefix + name for name in CODED_COLUMNS if options.prefix + name in columns]
     if taken:
         raise BadInput(
-            f"{args.mentions} has a column {taken[0]!r} already, which would be added; rename it, "
-            "or give --prefix coded_ to have the new ones called coded_concept and so on"
+            f"{options.mentions} has a column {taken[0]!r} already, which would be added; rename "
+            "it, or give --prefix coded_ to have the new ones called coded_concept and so on"
         )
-    return table
+    return table, column
 
 
-def _read_text(args: argparse.Namespace, files: contextlib.ExitStack) -> Iterator[list[str]]:
+def _read_text(options: NormalizeOptions, files: contextlib.ExitStack) -> Iterator[list[str]]:
     """Mentions from a text file or from stdin."""
-    stream, name = files.enter_context(_open_mentions(args.mentions))
+    stream, name = files.enter_context(_open_mentions(options.mentions))
     return _read_mentions(stream, name)
 
 
 def _print_answers(
-    args: argparse.Namespace,
+    options: NormalizeOptions,
     normalizer: SameStringNormalizer | ClassNormalizer,
     parts: Iterable[list[str]],
     decisions: dict[str, Decision],
@@ -675,12 +710,14 @@ def _print_answers(
     """Prints the rows of mentions as they come."""
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
-        writer.writerow(["mention", *(args.prefix + name for name in CODED_COLUMNS)])
+        writer.writerow(["mention", *(options.prefix + name for name in CODED_COLUMNS)])
         for mentions in parts:
             process.poll()
-            answers = normalizer.answers(mentions, args.shown)
+            answers = normalizer.answers(mentions, options.shown)
             for answer in decided(answers, decisions, normalizer.dictionary):
-                rows = coded_rows(answer, normalizer.dictionary, args.k, args.codes_of)
+                rows = coded_rows(
+                    answer, normalizer.dictionary, options.k, options.codes_of or None
+                )
                 writer.writerows([answer.mention, *row] for row in rows)
             sys.stdout.flush()
 
@@ -705,28 +742,32 @@ def _answers_to(
 
 
 def _write_coded(
-    args: argparse.Namespace, table: Table | None, answers: list[Answer], dictionary: Dictionary
+    options: NormalizeOptions, table: Table | None, answers: list[Answer], dictionary: Dictionary
 ) -> None:
     """Writes the coded list, and says how much of it has an answer."""
     import polars as pl
 
-    coded = [coded_rows(answer, dictionary, args.k, args.codes_of) for answer in answers]
+    coded = [
+        coded_rows(answer, dictionary, options.k, options.codes_of or None) for answer in answers
+    ]
     fields = [row for rows in coded for row in rows]
     added = pl.DataFrame(
-        fields, schema={args.prefix + name: pl.String for name in CODED_COLUMNS}, orient="row"
+        fields, schema={options.prefix + name: pl.String for name in CODED_COLUMNS}, orient="row"
     )
     frame = pl.DataFrame({"mention": [answer.mention for answer in answers]})
     frame = table.frame if table is not None else frame
     of_row = [row for row, rows in enumerate(coded) for _ in rows]
     whole = pl.concat([frame[of_row], added], how="horizontal")
-    write_table(args.out or STDOUT, whole, table.dialect if table is not None else None)
-    where = f"; written to {args.out}" if args.out else ""
+    write_table(options.out or STDOUT, whole, table.dialect if table is not None else None)
+    where = f"; written to {options.out}" if options.out else ""
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
 def _review(
-    args: argparse.Namespace,
+    options: NormalizeOptions,
+    out: Path,
     table: Table | None,
+    column: str,
     answers: list[Answer],
     dictionary: Dictionary,
     decisions: dict[str, Decision],
@@ -739,19 +780,17 @@ def _review(
     for row, answer in enumerate(answers):
         first_row.setdefault(answer.mention, row)
     rows = list(first_row.values())
-    frame = None if table is None else table.frame.drop(args.column)
+    frame = None if table is None else table.frame.drop(column)
     columns = {} if frame is None else {name: frame[name][rows].to_list() for name in frame.columns}
     size = write_review(
-        args.review,
+        out,
         [answers[row] for row in rows],
         dictionary,
-        title=Path(args.mentions).name if args.mentions != "-" else "stdin",
-        encoder_line=f"Found with {' and '.join(args.models)} "
-        + ("in" if args.by == "terms" else "by its classes; names of")
+        title=Path(options.mentions).name if options.mentions != "-" else "stdin",
+        encoder_line=f"Found with {' and '.join(options.models)} "
+        + ("by its classes; names of" if options.by_classes else "in")
         + f" {dictionary.source}.",
         columns=columns,
         decisions=decisions,
     )
-    tell(
-        f"to decide: open {args.review} in a browser ({size / 1e6:.1f} MB, {len(rows):,} mentions)"
-    )
+    tell(f"to decide: open {out} in a browser ({size / 1e6:.1f} MB, {len(rows):,} mentions)")

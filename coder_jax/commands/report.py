@@ -43,20 +43,20 @@ Examples:
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from coder_jax.commands.arguments import (
-    add_cache_argument,
-    add_dictionary_choices,
-    check_dictionary_choices,
-    dictionary_choices,
+    CacheOptions,
+    DictionaryOptions,
+    Pooling,
 )
-from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.whole import is_stdout
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 COMMON = (
@@ -68,84 +68,76 @@ WHEN_ASKED_TO_STOP = "stopping after what is under way; nothing is written"
 WHEN_STOPPED = "stopped; the same command starts over"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", required=True, metavar="[NAME=]RUN_OR_MODEL", help="the encoder to report on"
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(DictionaryOptions, CacheOptions):
+    """The options of `report`."""
+
+    model: Annotated[str, Flag("the encoder to report on", "[NAME=]RUN_OR_MODEL")]
+    pooling: Pooling = None
+    dictionary: Annotated[
+        str | None,
+        Flag(
+            "terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose header "
+            "names its columns, a dataset folder, or MRCONSO.RRF",
+            "PATH",
+        ),
+    ] = None
+    results: Annotated[
+        tuple[str, ...],
+        Flag(
+            "scores to show, files of `evaluate --json`; NAME is what the tables call the encoder, "
+            "or `before` or `after` (training)",
+            "[NAME=]JSON",
+        ),
+    ] = ()
+    mentions: Annotated[
+        str | None,
+        Flag(
+            "mentions to answer. For a model with classes a text file, one mention a line, with "
+            "CUIs behind a tab where these are known (default: those that the dataset of "
+            "--dictionary holds out); for recall and rank a folder of mentions, which for a ranker "
+            "has candidates",
+            "FILE",
+        ),
+    ] = None
+    ranker: Annotated[
+        tuple[str, ...],
+        Flag(
+            "rankers of the candidates that --model finds; runs of the recipe rank, or exports",
+            "FOLDER",
+        ),
+    ] = ()
+    curves: Annotated[
+        tuple[str, ...],
+        Flag(
+            "learning curves to show; the curves.json of `python -m launch.ablation` with several "
+            "--steps",
+            "JSON",
+        ),
+    ] = ()
+    compare: Annotated[
+        tuple[str, ...],
+        Flag(
+            "other encoders, whose maps are drawn side by side with this one's",
+            "[NAME=]RUN_OR_MODEL",
+        ),
+    ] = ()
+    terms: Annotated[int, Flag("most terms in the explorer; 10,000 add about 1 MB", least=2)] = (
+        MOST_TERMS
     )
-    parser.add_argument(
-        "--pooling",
-        choices=POOLINGS,
-        help="how a term becomes a vector (default: the model's own, or cls)",
-    )
-    parser.add_argument(
-        "--dictionary",
-        metavar="PATH",
-        help="terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose "
-        "header names its columns, a dataset folder, or MRCONSO.RRF",
-    )
-    add_dictionary_choices(parser)
-    add_cache_argument(parser)
-    parser.add_argument(
-        "--results",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]JSON",
-        help="scores to show, files of `evaluate --json`; NAME is what the tables call the "
-        "encoder, or `before` or `after` (training)",
-    )
-    parser.add_argument(
-        "--mentions",
-        metavar="FILE",
-        help="mentions to answer. For a model with classes a text file, one mention a line, with "
-        "CUIs behind a tab where these are known (default: those that the dataset of --dictionary "
-        "holds out); for recall and rank a folder of mentions, which for a ranker has candidates",
-    )
-    parser.add_argument(
-        "--ranker",
-        nargs="+",
-        default=[],
-        metavar="FOLDER",
-        help="rankers of the candidates that --model finds; runs of the recipe rank, or exports",
-    )
-    parser.add_argument(
-        "--curves",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="JSON",
-        help="learning curves to show; the curves.json of `python -m launch.ablation` with several "
-        "--steps",
-    )
-    parser.add_argument(
-        "--compare",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]RUN_OR_MODEL",
-        help="other encoders, whose maps are drawn side by side with this one's",
-    )
-    parser.add_argument(
-        "--terms",
-        type=int,
-        metavar="N",
-        default=MOST_TERMS,
-        help="most terms in the explorer; 10,000 add about 1 MB (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--neighbours",
-        type=int,
-        metavar="N",
-        default=12,
-        help="nearest terms that the explorer lists for a term (default: 12)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="for the choice of terms (default: 0)")
-    parser.add_argument(
-        "--out", type=Path, metavar="HTML", help="file to write (default: report.html in the run)"
+    neighbours: Annotated[
+        int, Flag("nearest terms that the explorer lists for a term", least=1)
+    ] = 12
+    seed: Annotated[int, Flag("for the choice of terms", least=0)] = 0
+    out: Annotated[Path | None, Flag("file to write (default: report.html in the run)", "HTML")] = (
+        None
     )
 
 
-def run(args: argparse.Namespace) -> int:
+OPTIONS = ReportOptions
+
+
+def run(options: ReportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.hosts import alone
     from coder_jax.report.build import Inputs, build_report
@@ -153,37 +145,30 @@ def run(args: argparse.Namespace) -> int:
     from coder_jax.report.page import write_page
 
     alone("report")
-    for option, value, least in (
-        ("--terms", args.terms, 2),
-        ("--neighbours", args.neighbours, 1),
-        ("--seed", args.seed, 0),
-    ):
-        if value < least:
-            raise BadInput(f"{option}: found {value}; expected {least} or more")
-    if args.compare and not args.dictionary:
-        raise BadInput(f"--compare: found {args.compare[0]!r}; expected --dictionary with it")
-    if args.mentions and not (args.dictionary or mentions_folder(args.mentions)):
-        raise BadInput(f"--mentions: found {args.mentions}; expected --dictionary with it")
-    check_dictionary_choices(args)
-    out = _find_out(args)
-    name, model = _named(args.model)
-    compared = [_named(one) for one in args.compare]
+    if options.compare and not options.dictionary:
+        raise BadInput(f"--compare: found {options.compare[0]!r}; expected --dictionary with it")
+    if options.mentions and not (options.dictionary or mentions_folder(options.mentions)):
+        raise BadInput(f"--mentions: found {options.mentions}; expected --dictionary with it")
+    options.check_choices(options.dictionary)
+    out = _find_out(options)
+    name, model = _named(options.model)
+    compared = [_named(one) for one in options.compare]
     inputs = Inputs(
         model=model,
         name=name or _short_name(model),
         title=name or _short_name(model),
-        pooling=args.pooling,
-        dictionary=args.dictionary,
-        **dictionary_choices(args),
-        results=[_named(one) for one in args.results],
+        pooling=options.pooling,
+        dictionary=options.dictionary,
+        **options.choices(),
+        results=[_named(one) for one in options.results],
         compare=[(name or _short_name(path), path) for name, path in compared],
-        terms=args.terms,
-        neighbours=args.neighbours,
-        seed=args.seed,
-        mentions=args.mentions,
-        rankers=args.ranker,
-        curves=args.curves,
-        cache=args.cache,
+        terms=options.terms,
+        neighbours=options.neighbours,
+        seed=options.seed,
+        mentions=options.mentions,
+        rankers=list(options.ranker),
+        curves=list(options.curves),
+        cache=not options.no_cache,
     )
     _check_names([inputs.name, *(name for name, _ in inputs.compare)])
     report = build_report(inputs)
@@ -195,13 +180,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _find_out(args: argparse.Namespace) -> Path:
+def _find_out(options: ReportOptions) -> Path:
     """The file to write; BadInput if there is no place for it."""
     from coder_jax.training.run_folder import system_name
     from data_pipeline.files.buckets import check_output, in_bucket
 
-    _, model = _named(args.model)
-    out = args.out
+    _, model = _named(options.model)
+    out = options.out
     if out is None:
         if in_bucket(model) or not system_name(model):
             raise BadInput(

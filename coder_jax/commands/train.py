@@ -6,15 +6,9 @@ the run; another configuration or dataset is refused (but --extend gives a run m
 """
 
 import argparse
-import dataclasses
 import inspect
 import sys
-import types
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import docstring_parser
-import tyro
 
 from coder_jax.devices.hosts import log
 from coder_jax.systems.recipes import RECIPES, config_of
@@ -24,13 +18,8 @@ from coder_jax.training.system import Config
 from data_pipeline.batches.spec import BatchSource, check_passes
 from data_pipeline.files.buckets import in_bucket, local_folder
 from data_pipeline.files.identity import DATASET, RUN
-from data_pipeline.process import (
-    HELP_FLAGS,
-    BadInput,
-    did_you_mean,
-    first_clause,
-    option_table,
-)
+from data_pipeline.flags import HELP_FLAGS, changed_by, first_clause, flags_by_heading, option_table
+from data_pipeline.process import BadInput, did_you_mean
 
 _PURPOSES = {
     "your own terminology, on one machine": ("small", "small_synonyms", "coderpp_small"),
@@ -44,8 +33,8 @@ _PURPOSES = {
     ),
 }
 COMMON = (
-    *("data", "out", "init", "from", "steps", "learning_rate", "warmup_steps", "groups"),
-    *("triplets", "terms", "passes", "eval_steps", "extend", "quiet"),
+    *("--data", "--out", "--init", "--from", "--steps", "--learning-rate", "--warmup-steps"),
+    *("--groups", "--triplets", "--terms", "--passes", "--eval-steps", "--extend", "--quiet"),
 )
 _EXAMPLES = """\
   python -m coder_jax train --recipe small --data data/hpo --out runs/hpo
@@ -73,13 +62,7 @@ def parse(arguments: list[str]) -> Config:
         print((_full_help if "--help-all" in asked else _brief_help)(settings, source, recipe))
         sys.exit(0)
     settings, source = _starting_settings(chosen.recipe, chosen.config)
-    return tyro.cli(
-        Config[type(settings.system)],  # type: ignore
-        args=flags,
-        default=settings,
-        prog=f"{_PROG} {source}",
-        add_help=False,
-    )
+    return changed_by(settings, flags, f"{_PROG} {source}")
 
 
 # -------------------------------------------------------------------------------------------------
@@ -94,7 +77,7 @@ _CHOOSERS = (
 
 def _brief_help(settings: Config, source: str, recipe: str | None) -> str:
     """What --help prints: with a recipe what it is for, else which recipes there are."""
-    options = [row for _, rows in _option_groups(settings) for row in rows]
+    options = [row for rows in flags_by_heading(settings, _HEADINGS).values() for row in rows]
     by_name = {name: (typed, text) for name, typed, text in options}
     shown = [by_name[name] for name in COMMON if name in by_name]
     count = len(options) + len(_CHOOSERS)
@@ -135,7 +118,7 @@ def _full_help(settings: Config, source: str, recipe: str | None) -> str:
         f"Defaults below are those of {source}.",
         "what to train:\n" + option_table(_CHOOSERS),
     ]
-    for title, rows in _option_groups(settings):
+    for title, rows in flags_by_heading(settings, _HEADINGS).items():
         parts.append(f"{title}:\n" + option_table((typed, text) for _, typed, text in rows))
     return "\n\n".join(parts)
 
@@ -145,75 +128,15 @@ def _about_recipe(recipe: str) -> str:
     return inspect.cleandoc(RECIPES[recipe].__doc__ or "")
 
 
-def _option_groups(settings: Config) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The flags of a configuration in groups: name, flag as it is typed, and help of each."""
-    groups: dict[str, list[tuple[str, str, str]]] = {}
-
-    def add(part: Any, prefix: str, title: str) -> None:
-        hints = get_type_hints(type(part), include_extras=True)
-        described = _descriptions(type(part))
-        for field in dataclasses.fields(part):
-            kind, marks = _unwrapped(hints[field.name])
-            if tyro.conf.Suppress in marks:
-                continue
-            name = next((mark.name for mark in marks if hasattr(mark, "name")), field.name)
-            value = getattr(part, field.name)
-            if dataclasses.is_dataclass(value):
-                inside = f"{prefix}{name}." if name else prefix
-                add(value, inside, _TITLES.get(field.name, f"loss: {field.name}"))
-                continue
-            flag = "--" + (prefix + name).replace("_", "-")
-            shown = f"(default: {_shown_value(value)})" if value not in ("", ()) else ""
-            text = f"{described.get(field.name, '')} {shown}".strip()
-            row = (prefix + name, f"{flag} {_value_name(kind)}".rstrip(), text)
-            groups.setdefault(title, []).append(row)
-
-    add(settings, "", "the start")
-    return list(groups.items())
-
-
-_TITLES = {
+_HEADINGS = {
     "system": "the loss",
     "batch": "what a batch is made of",
     "model": "the encoder",
     "optimizer": "optimizer and schedule",
     "run": "the run: data, checkpoints, evaluation",
+    "term": "loss: term",
+    "relation": "loss: relation",
 }
-
-
-def _descriptions(kind: type) -> dict[str, str]:
-    """What stands below each field of a dataclass and of its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(base):
-            for one in docstring_parser.parse_from_object(base).params:
-                found[one.arg_name] = one.description or ""
-    return found
-
-
-def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without its `Annotated`, and what that says."""
-    return (hint.__origin__, hint.__metadata__) if hasattr(hint, "__metadata__") else (hint, ())
-
-
-def _value_name(kind: Any) -> str:
-    """What stands for a value of this type: nothing for a switch."""
-    if kind is bool:
-        return ""
-    if get_origin(kind) is Literal:
-        return "{" + ",".join(map(str, get_args(kind))) + "}"
-    if get_origin(kind) is tuple:
-        return f"{_value_name(get_args(kind)[0])} ..."
-    if get_origin(kind) in (types.UnionType, Union):
-        return _value_name(next(one for one in get_args(kind) if one is not type(None)))
-    return {int: "N", float: "X"}.get(kind, "TEXT")
-
-
-def _shown_value(value: Any) -> str:
-    """A default as it is typed."""
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _starting_settings(recipe: str | None, run: str | None) -> tuple[Config, str]:

@@ -1,1 +1,1 @@
-"""Devices and hosts: where each array lies, batches on their way there, processes as one run."""
+"""Devices and hosts: the mesh, batches on their way to it, several processes as one run."""

@@ -1,4 +1,4 @@
-"""From a host's batches to what the devices step on, in the order of the steps.
+"""Moves a host's batches to the devices, in the order of the steps.
 
 On several hosts each knows only its own blocks, signals and clock. So a few integers of each step
 are compared over the devices: the rows that the fullest block needs (of a few static shapes all
@@ -20,7 +20,7 @@ from data_pipeline.batches.spec import BatchSource
 
 
 class Fed(NamedTuple):
-    """What one step gets."""
+    """The input of one step."""
 
     batch: dict[str, jax.Array]  # [P, B, ...], of all hosts
     rows: int  # packed rows of a block
@@ -28,7 +28,7 @@ class Fed(NamedTuple):
 
 
 class SaveClock:
-    """Says when it is time to save, once each time.
+    """A timer that tells when the next checkpoint is due.
 
     Args:
         minutes: between two saves.
@@ -38,19 +38,19 @@ class SaveClock:
         self.seconds, self.last = 60 * minutes, time.monotonic()
 
     def due(self) -> bool:
-        """Whether so much time has passed since this was last true, or since `restart`."""
+        """Whether the interval has passed since this was last true, or since `restart`."""
         is_due = time.monotonic() - self.last > self.seconds
         if is_due:
             self.restart()
         return is_due
 
     def restart(self) -> None:
-        """Begin to count anew."""
+        """Restart the interval."""
         self.last = time.monotonic()
 
 
 class Feed:
-    """Places batches on the devices.
+    """Places batches on the devices, ahead of the steps.
 
     Args:
         mesh: the devices of all hosts.
@@ -66,11 +66,13 @@ class Feed:
         self._largest = jax.jit(lambda flags: flags.max(axis=0), out_shardings=replicated(mesh))
 
     def stops(self) -> bool:
-        """Whether the run is to save and stop after this step."""
+        """Whether the run should save and stop after this step."""
         return process.asked() if self.alone else bool(self._agreed[0])
 
     def saves(self) -> bool:
-        """Whether it is time to save after this step; asked once a step, as the clock restarts."""
+        """Whether the run should save after this step; ask once a step, as this restarts the
+        clock.
+        """
         return self.clock.due() if self.alone else bool(self._agreed[1])
 
     def __call__(self, source: BatchSource, first_step: int, last_step: int) -> Iterator[Fed]:

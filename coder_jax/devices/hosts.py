@@ -1,4 +1,4 @@
-"""Several processes as one run: their places, what they agree on, and what ends all of them."""
+"""Several processes as one run: their places, agreement among them, and a common end."""
 
 import atexit
 import json
@@ -22,33 +22,33 @@ from data_pipeline import process
 from data_pipeline.process import INTERRUPTED, TRY_AGAIN, BadInput, Stopped, is_quiet, message_of
 
 # -------------------------------------------------------------------------------------------------
-# What the hosts of a run agree on: how many they are, barriers, decisions of the first one.
+# Coordination of a run's hosts: their number, barriers, decisions of the first host.
 #
-# It speaks to the coordination service of jax and never waits for devices. With one host nothing is
-# sent and nothing is waited for. `hosts.py` starts and ends them.
+# It uses jax's coordination service and never waits for devices. With one host nothing is sent and
+# nothing is waited for.
 
 T = TypeVar("T")
 
 # Waiting for a host that is alive, but busy, has no natural end; one that dies ends the wait.
 _A_DAY = 24 * 3600
-# Hosts wait for each other after so many answers of `first_decides`, which are forgotten then.
+# After this many answers of `first_decides` hosts wait for each other, and the answers are deleted.
 _KEPT_DECISIONS = 1000
 
 _calls = {"barrier": 0, "decision": 0}  # every host makes the same calls in the same order
 
 
 def _service() -> Any:
-    """jax's client of the coordination service: barriers, and short texts under keys."""
+    """jax's client of the coordination service, which has barriers and a store of short texts."""
     return distributed.global_state.client
 
 
 def host_count() -> int:
-    """How many processes the run has."""
+    """The number of processes of the run."""
     return distributed.global_state.num_processes
 
 
 def host_index() -> int:
-    """Which of them this is, from 0 on."""
+    """The number of this process, from 0 on."""
     return distributed.global_state.process_id
 
 
@@ -58,22 +58,23 @@ def is_first() -> bool:
 
 
 def log(text: str) -> None:
-    """Print a line about the work on the first host alone, unless quiet."""
+    """Print a progress line on the first host alone, unless quiet."""
     if is_first() and not is_quiet():
         print(text, flush=True)  # at once in a log file, too
 
 
 def barrier(name: str, seconds: float = _A_DAY) -> None:
-    """Wait until all hosts are here. It does not wait for devices. `name` is for error messages."""
+    """Wait until all hosts are here, but not for devices. `name` is for error messages."""
     if host_count() == 1:
         return
     _calls["barrier"] += 1
-    # All hosts must mean the same place in the program; the number alone would hide a mix-up.
+    # The name is part of the key: the number alone would hide hosts at different places in the
+    # program.
     _service().wait_at_barrier(f"{_calls['barrier']} {name}", int(1000 * seconds))
 
 
 def first_decides(value: T) -> T:
-    """The value that process 0 has, on all hosts: anything that JSON can hold.
+    """Process 0's value, sent to all hosts; any JSON value.
 
     It takes a fraction of a millisecond and does not wait for devices, so it can be asked for every
     step. The others wait until process 0 has come here.
@@ -109,7 +110,7 @@ def must_agree(what: str, value: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Where a process belongs in its run: the environment in, a `_Place` out.
+# The place of a process in its run, from the environment.
 #
 # jax finds it out by itself on TPU slices (Google Cloud and Kubernetes), under Slurm, under Open
 # MPI up to version 4, and in a Kubernetes job where its Python package `kubernetes` is installed.
@@ -127,7 +128,7 @@ _LOST_TIMEOUT = "CODER_JAX_LOST_HOST_TIMEOUT"
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a process belongs in its run."""
+    """The place of a process in its run."""
 
     coordinator: str  # HOST:PORT of process 0
     count: int
@@ -136,7 +137,7 @@ class _Place:
 
 
 def _find_place(environment: Mapping[str, str]) -> _Place | None:
-    """Where this process belongs; None if it is the only one of its run.
+    """The place of this process; None if it is the only one of its run.
 
     Raises:
         BadInput: if variables are half set or wrong, or a cluster cannot be asked.
@@ -175,7 +176,7 @@ def _find_place(environment: Mapping[str, str]) -> _Place | None:
 
 
 def alone(verb: str) -> None:
-    """BadInput where `verb`, a command for one host, was started on several."""
+    """Raise BadInput where `verb`, a command for one host, was started on several."""
     place = _find_place(os.environ)
     if place is not None:
         raise BadInput(
@@ -187,10 +188,10 @@ def alone(verb: str) -> None:
 def _ask_jax(
     address: str | None, count: int | None, index: int | None
 ) -> tuple[str | None, int | None, int | None, Any]:
-    """What jax finds out by itself of (address, count, index, local devices) that is not given."""
+    """Fills in the values of (address, count, index, local devices) that jax can detect itself."""
     try:
         with warnings.catch_warnings():
-            # One pod of Kubernetes without its Python package is a single host like any other.
+            # A Kubernetes pod without the Python package is treated as a single host.
             warnings.filterwarnings("ignore", message=".*Kubernetes environment detected")
             return ClusterEnv.auto_detect_unset_distributed_params(
                 address, count, index, None, None, _start_seconds()
@@ -206,7 +207,9 @@ def _ask_jax(
 def _usable_devices(
     found: Sequence[int] | None, environment: Mapping[str, str]
 ) -> tuple[int, ...] | None:
-    """The GPUs of this process: jax's choice, one per process, where that is what was started."""
+    """The GPUs of this process: one per process if the scheduler started it so, else jax's
+    choice.
+    """
     if ids := environment.get("JAX_LOCAL_DEVICE_IDS"):
         try:
             return tuple(int(part) for part in ids.split(","))
@@ -215,13 +218,13 @@ def _usable_devices(
                 f"JAX_LOCAL_DEVICE_IDS is {ids!r}; expected numbers of GPUs such as 0,1"
             ) from None
     one_per_node = environment.get("SLURM_NTASKS") == environment.get("SLURM_STEP_NUM_NODES", "")
-    # Where the scheduler shows a process one GPU only, that GPU is number 0, whatever its number.
+    # If the scheduler shows a process only one GPU, that GPU is number 0, whatever its real number.
     one_visible = environment.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
     return None if found is None or one_per_node or one_visible else tuple(found)
 
 
 def _number(environment: Mapping[str, str], name: str, least: int) -> int | None:
-    """The whole number in a variable; None if it is not set or empty."""
+    """The integer in an environment variable; None if it is unset or empty."""
     text = environment.get(name, "")
     if not text:
         return None
@@ -236,12 +239,12 @@ def _start_seconds() -> int:
 
 
 def _lost_seconds() -> int:
-    """How long a host may be silent until it counts as lost."""
+    """After what silence a host counts as lost."""
     return _number(os.environ, _LOST_TIMEOUT, least=1) or 60
 
 
 # -------------------------------------------------------------------------------------------------
-# What the hosts of a run tell each other while they work: that one failed, or was asked to stop.
+# Messages between hosts at work: one has failed, or was asked to stop.
 #
 # Words go through jax's coordination service, which lives in process 0. A host that dies without a
 # word is noticed by jax itself: at once where a collective on the CPU loses its connection, else
@@ -252,27 +255,27 @@ _FAILED = _WORDS + "failed"
 _ASKED = _WORDS + "asked"
 
 _WATCH_SECONDS = 0.5
-# How long a host's own error may take to come out before another's word ends it.
+# How long a host's own error may take to surface before another host's message ends it.
 _GRACE_SECONDS = 1.0
-# The service ends with process 0, so it stays until the others must have read the word.
+# The service ends with process 0, so process 0 stays until the others must have read the message.
 _LINGER_SECONDS = 3.0
 
-# How the runtime's own errors name a process that is no longer there.
+# How the runtime's errors name a process that is gone.
 _HOST_LOST = re.compile(
     r"Gloo .* failed|remote process exited"
     r"|heartbeat timeout|Barrier (failed|timed out)|coordination service",
     re.IGNORECASE,
 )
-# What a hub or a bucket may say too; it counts in errors of jax's own class only.
+# Hubs and buckets may use the same words, so only errors of jax's class count.
 _CONNECTION_LOST = re.compile(r"Connection (closed|reset) by peer|Socket closed", re.IGNORECASE)
 
 
 class _HostLost(Stopped):
-    """Another host of the run is gone or did not come; the same command goes on."""
+    """Another host of the run is gone or never came; repeating the command resumes the run."""
 
 
 class _Watch(threading.Thread):
-    """Reads the others' words twice a second, and speaks for this host.
+    """Reads the other hosts' messages twice a second, and sends this host's.
 
     Args:
         client: of jax's coordination service.
@@ -295,26 +298,26 @@ class _Watch(threading.Thread):
                 process.ask(int(words[_ASKED]))
 
     def words(self) -> dict[str, str]:
-        """What has been said so far; nothing if process 0 is gone (jax ends this process then)."""
+        """All messages so far; none if process 0 is gone (jax ends this process then)."""
         try:
             return dict(self.client.key_value_dir_get(_WORDS))
         except RuntimeError:
             return {}
 
     def say(self, key: str, value: str) -> None:
-        """Tell all hosts. Only the first word counts."""
+        """Send a message to all hosts. Only the first message counts."""
         try:
             self.client.key_value_set(key, value)
         except RuntimeError:
             return  # it has been said, or process 0 is gone
 
     def say_asked(self) -> None:
-        """Pass the signal that came to this host on, if one came."""
+        """Forward a signal that this host received, if any."""
         if number := process.signal_asked():
             self.say(_ASKED, str(int(number)))
 
     def status_when_asked(self) -> int | None:
-        """The exit status after the signal that was said first, if one was."""
+        """The exit status for the signal that was reported first, if any."""
         number = self.words().get(_ASKED)
         return None if number is None else process.exit_status(int(number))
 
@@ -324,7 +327,7 @@ class _Watch(threading.Thread):
         _leave_at_exit(status, linger=self.index == 0)
 
     def follow(self, word: str) -> None:
-        """Leave as another host did, unless this one is about to leave by itself."""
+        """Leave as another host did, unless this one is already leaving."""
         index, status, reason = word.split(" ", 2)
         if int(index) == self.index or self.ended.wait(_GRACE_SECONDS):
             return
@@ -349,7 +352,8 @@ def _fail(watch: _Watch, error: BaseException) -> None:
     if lost is None or isinstance(error, BadInput):
         watch.say_failed(_status_of(error), f"{type(error).__name__}: {error}")
         return
-    # A host that failed has said so just before: then the watch ends this process with its status.
+    # A failed host has sent its message just before, so the watch ends this process with its
+    # status.
     time.sleep(2 * _WATCH_SECONDS + _GRACE_SECONDS)
     if watch.following:
         watch.join()
@@ -363,7 +367,7 @@ def _fail(watch: _Watch, error: BaseException) -> None:
 
 
 def lost_host(error: BaseException | None) -> str | None:
-    """What jax says of a lost host, in an error or in those that led to it; None if nothing."""
+    """What jax says of a lost host, in an error or its causes; None if nothing."""
     while error is not None:
         text, jaxs_own = str(error), isinstance(error, JaxRuntimeError)
         if _HOST_LOST.search(text) or (jaxs_own and _CONNECTION_LOST.search(text)):
@@ -373,7 +377,7 @@ def lost_host(error: BaseException | None) -> str | None:
 
 
 def _status_of(error: BaseException) -> int:
-    """The exit status that `data_pipeline.process.run_command` gives an error."""
+    """The exit status that `data_pipeline.process.run_command` gives for an error."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, KeyboardInterrupt):
@@ -382,7 +386,7 @@ def _status_of(error: BaseException) -> int:
 
 
 def _leave_at_exit(status: int, linger: bool = False) -> None:
-    """End with `status` once Python is done, without jax's wait for the other hosts."""
+    """At the end of Python, exit with `status` without jax's wait for the other hosts."""
     atexit.register(_leave, status, linger)
 
 
@@ -396,15 +400,15 @@ def _leave(status: int, linger: bool) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Hosts: the processes of one run, over jax's own multi-controller runtime.
+# The processes of one run, on jax's multi-controller runtime.
 #
-# The processes that `hosts.py` finds see each other's devices, wait for each other, and end
+# They see each other's devices, wait for each other, and end
 # together. On a laptop and on any other single host nothing is started and nothing is waited for.
 
-# Hosts that stop do so at the same place in the program, unless one alone was asked there.
+# Hosts that stop do so at the same step, unless only one was asked to.
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.2
-# How a start fails that a new one may mend: the coordinator went away, or does not answer.
+# Start-up errors that a restart may cure: the coordinator is gone or does not answer.
 _NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
 
 
@@ -423,7 +427,7 @@ def _start_hosts() -> None:
         return
     if place.index == 0:
         _check_port(place)
-    # jax would take SIGTERM for itself, and commands would never hear of it.
+    # jax would handle SIGTERM itself, and commands would not see it.
     jax.config.update("jax_enable_preemption_service", False)
     start, lost = _start_seconds(), _lost_seconds()
     errors: list[Exception] = []
@@ -436,7 +440,7 @@ def _start_hosts() -> None:
                 place.index,
                 local_device_ids=place.local_devices,
                 cluster_detection_method="deactivate",
-                # Its own end of waiting is an abort without a word to the user: ours comes first.
+                # jax's own timeout aborts without a message, so ours comes first.
                 initialization_timeout=start + 60,
                 heartbeat_timeout_seconds=lost,
             )
@@ -475,7 +479,7 @@ def _wait_for_start(joining: threading.Thread, seconds: int) -> None:
 
 
 def run_on_hosts(work: Callable[[], int]) -> int:
-    """The exit status of `work()`, done on all hosts of the run, which end together.
+    """Run `work()` on all hosts of the run, which end together; returns the exit status.
 
     A host that fails tells the others why, and they leave with its status; a host that is asked to
     stop asks the others. With one host it is just `work()`.
@@ -510,7 +514,7 @@ def run_on_hosts(work: Callable[[], int]) -> int:
 
 
 def _stop_together(watch: _Watch, stopped: Stopped) -> None:
-    """Wait for the others, who stop too, and end with the status of the signal that came first.
+    """Wait for the others to stop, too, and exit with the status of the signal that came first.
 
     Where this host was asked to stop at a place where it polls alone, the others may wait for it
     somewhere else: they are told to leave.
@@ -527,7 +531,7 @@ def _stop_together(watch: _Watch, stopped: Stopped) -> None:
 
 
 def _check_port(place: _Place) -> None:
-    """Raise BadInput if the coordinator cannot have its port: jaxlib may crash there."""
+    """Raise BadInput if the coordinator's port is taken, as jaxlib may crash there."""
     if os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"):
         return  # of one network interface only
     port = int(place.coordinator.rpartition(":")[2])
@@ -544,7 +548,7 @@ def _check_port(place: _Place) -> None:
 
 
 def _why_not_started(place: _Place, waited: int, errors: list[Exception]) -> str:
-    """What is known about a start that failed."""
+    """What is known about a failed start."""
     where = f"host {place.index} of {place.count} could not join its run at {place.coordinator}"
     if errors:
         reason = str(errors[0]).splitlines()[0]

@@ -1,4 +1,4 @@
-"""The device mesh: where each array lies on it, memory, and the devices of this machine."""
+"""The device mesh: the placement of arrays, memory use, and the devices of this machine."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from data_pipeline.batches.spec import StepCut
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The device mesh and where each array lies on it: two axes, one table.
+# The device mesh, with two axes, and the placement of each array.
 #
 # The axis `groups` counts the blocks of a pass: each holds the rows and the losses of some groups,
 # and needs nothing of the others but the sum of the gradients. Where there are more devices than
@@ -31,12 +31,13 @@ from data_pipeline.process import BadInput
 AXES = ("groups", "within")
 BLOCKS = PartitionSpec("groups")  # [B, ...]
 EVERYWHERE = PartitionSpec()
-# Smaller arrays (biases, norms) stay on every device: to gather them would cost more than they do.
+# Smaller arrays (biases, norms) are replicated: gathering them would cost more than storing them.
 _SMALLEST_TO_SHARD = 1 << 16
 
 
 def make_mesh(groups: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """The mesh for `groups` groups per pass, over some devices (all of all hosts if None).
+    """The mesh for `groups` groups per pass, over the given devices (default: all devices of all
+    hosts).
 
     Devices of one host are neighbours, so that a host makes neighbouring blocks.
     """
@@ -49,7 +50,7 @@ def make_mesh(groups: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
 
 
 def local_mesh() -> Mesh:
-    """One axis, `data`, over the devices of this host."""
+    """A mesh with one axis, `data`, over the devices of this host."""
     return Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
 
 
@@ -76,12 +77,14 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def batch_place(name: str, packed: Sequence[str]) -> PartitionSpec:
-    """The place of an array of a batch, [P, B, ...]; `packed` names those of packed rows."""
+    """The sharding of an array of a batch, [P, B, ...]; `packed` names the arrays of packed
+    rows.
+    """
     return PartitionSpec(None, "groups", *(["within"] if name in packed else []))
 
 
 def place_of(mesh: Mesh, shape: Sequence[int], spread: int | str | None) -> NamedSharding:
-    """The place of an array of parameters.
+    """The sharding of an array of parameters.
 
     Args:
         mesh: the devices.
@@ -98,7 +101,7 @@ def place_of(mesh: Mesh, shape: Sequence[int], spread: int | str | None) -> Name
 
 
 def _spread(shape: Sequence[int], mesh: Mesh, dimensions: list[int]) -> PartitionSpec:
-    """The first of `dimensions` that divides over all devices, or over one axis; else nothing."""
+    """The first of `dimensions` that divides over all devices, or over one axis; else none."""
     for axes in (AXES, AXES[:1], AXES[1:]):
         parts = math.prod(mesh.shape[axis] for axis in axes)
         for dimension in dimensions:
@@ -114,14 +117,14 @@ def spread_axes(mesh: Mesh, size: int) -> tuple[str, ...] | None:
 
 
 def constrain(mesh: Mesh, array: jax.Array, place: PartitionSpec) -> jax.Array:
-    """In traced code: the array, which is to lie there; its gradient, too."""
+    """In traced code: constrains the sharding of an array and of its gradient."""
     return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, place))
 
 
 def put_batch(
     mesh: Mesh, cut: StepCut, batch: Mapping[str, np.ndarray], packed: Sequence[str]
 ) -> dict[str, jax.Array]:
-    """This host's blocks as part of the whole batch on all devices; the copy goes on by itself.
+    """This host's blocks as part of the global batch on all devices; the copy is asynchronous.
 
     Args:
         mesh: the devices.
@@ -152,7 +155,7 @@ def placed_batch_shapes(
     packed: Sequence[str],
     floats: Sequence[str] = (),
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """What `put_batch` returns, as shapes with their places.
+    """The result of `put_batch`, as shapes with shardings.
 
     Args:
         mesh, cut, packed: as for `put_batch`.
@@ -170,12 +173,12 @@ def placed_batch_shapes(
 
 
 def put_whole(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """An array that every host has whole, laid out on the devices part by part."""
+    """An array that every host has in full, sharded over the devices."""
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
 def local_copy(mesh: Mesh, tree: Any) -> Any:
-    """Arrays of all devices as whole arrays on one device of this host; all hosts must call it."""
+    """Sharded arrays as full arrays on one device of this host; all hosts must call it."""
     gathered = jax.jit(_same, out_shardings=replicated(mesh))(tree)
     return jax.tree.map(lambda array: array.addressable_data(0), gathered)
 
@@ -185,7 +188,7 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 
 
 # -------------------------------------------------------------------------------------------------
-# What a compiled program needs of each device's memory, as the compiler says, before it runs.
+# The memory that a compiled program needs on each device, as the compiler estimates it.
 
 _GIB = 2**30
 
@@ -193,7 +196,7 @@ _GIB = 2**30
 def check_memory(
     compiled: jax.stages.Compiled, devices: int, *, fuller: float = 1.0, more_passes: int = 0
 ) -> str:
-    """What a compiled train step needs on each device, in words.
+    """The memory that a compiled train step needs on each device, in words.
 
     Args:
         compiled: of a step that takes its state's memory over.
@@ -230,7 +233,7 @@ def check_memory(
 
 
 def device_memory() -> int:
-    """Bytes that one device may use; on a CPU its share of what the whole machine has."""
+    """Bytes that one device may use; on CPUs a device's share of the machine's memory."""
     device = jax.local_devices()[0]
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
@@ -240,22 +243,22 @@ def device_memory() -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# The devices of this machine as a whole: which they are, the arithmetic and the number of programs
-# that suit them, and what to do where they do not start.
+# This machine's devices: which they are, the matching precision and number of programs, and advice
+# if they do not start.
 
-# How jax begins when a platform of JAX_PLATFORMS, or a plugin, does not start.
+# jax's message when a platform of JAX_PLATFORMS, or a plugin, does not start.
 _NO_BACKEND = "Unable to initialize backend"
 
 
 def arithmetic(dtype: str) -> str:
-    """The arithmetic of an encoder: "auto" is bfloat16 on an accelerator, float32 on CPUs."""
+    """The dtype of an encoder: "auto" is bfloat16 on an accelerator, float32 on CPUs."""
     if dtype != "auto":
         return dtype
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"
 
 
 def most_shapes() -> int:
-    """How many numbers of packed rows programs are compiled for, as sources of batches take it."""
+    """For how many different numbers of packed rows programs are compiled."""
     return MOST_SHAPES if jax.default_backend() == "cpu" else SHAPES_ON_ACCELERATORS
 
 
@@ -272,7 +275,7 @@ def devices_in_words() -> str:
 
 
 def this_machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine on which figures were measured."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "system": platform.platform(),
@@ -285,7 +288,7 @@ def this_machine() -> dict[str, Any]:
 
 @contextmanager
 def devices_explained() -> Iterator[None]:
-    """Within, devices that jax is told to use and cannot are BadInput, with what to do."""
+    """In the block, requested devices that jax cannot use raise BadInput with advice."""
     try:
         yield
     except (RuntimeError, AssertionError) as error:

@@ -1,4 +1,4 @@
-"""What XLA is told before jax starts: faster code on CPUs, and where compiled programs are kept.
+"""Settings of XLA, made before jax starts: faster code on CPUs, and a cache of compiled programs.
 
 Only through the environment, where what the user has set stays; nothing here imports jax.
 """

@@ -1,1 +1,3 @@
-"""Terms to vectors, and vectors to the nearest: `TermEncoder`, files of vectors, exact search."""
+"""Encoding of terms and exact search of nearest vectors: `TermEncoder`, files of vectors,
+search.
+"""

@@ -33,22 +33,22 @@ from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import words_of
 
 # -------------------------------------------------------------------------------------------------
-# Tokenized terms in, blocks of packed rows out: what one device encodes at a time.
+# Blocks of packed rows, made from tokenized terms: what one device encodes at a time.
 #
 # All blocks of a call have one static shape, or few where some terms are much longer than most.
 
 _ROW_LENGTH = 128
-# Attention over 128 tokens is mostly to other terms, which it then leaves out: where all terms of a
-# block fit into windows of 64, each window is a row of its own to the encoder.
+# With 128 tokens in a row, attention is mostly to other terms and then masked. If all terms of a
+# block fit into windows of 64, the encoder gets each window as a row.
 _WINDOW = 64
-# Another shape takes as long to compile as so many batches to encode.
+# A further shape takes as long to compile as this many batches take to encode.
 _BATCHES_WORTH_A_SHAPE = 16
 _SMALL_FRACTION = 8  # the smaller shape has this part of the rows
 _TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
 
 
 class _Block(NamedTuple):
-    """What one device encodes at a time."""
+    """The rows that one device encodes at a time."""
 
     tokens: np.ndarray  # int32 [R, L]
     positions: np.ndarray
@@ -60,7 +60,7 @@ class _Block(NamedTuple):
 def _batches_by_length(
     tokens: np.ndarray, start: np.ndarray, rows: int, devices: int
 ) -> Iterator[list[_Block]]:
-    """As `_batches_of_blocks`; many terms that fit into a window first, longer ones after them."""
+    """As `_batches_of_blocks`, but terms that fit into a window come first where there are many."""
     lengths = np.diff(start)
     is_short = lengths <= _WINDOW
     enough = _BATCHES_WORTH_A_SHAPE * rows * _ROW_LENGTH * devices
@@ -132,7 +132,7 @@ def _padded_rows(array: np.ndarray, rows: int) -> np.ndarray:
 def _pad_terms(
     tokens: np.ndarray, start: np.ndarray, length: int, pad_token: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Every term filled up to `length` tokens with the padding token, which it then attends to."""
+    """Every term padded to `length` tokens with the padding token, which is not masked."""
     lengths = np.diff(start)
     padded = np.full((len(lengths), length), pad_token, np.int32)
     padded[np.arange(length) < lengths[:, None]] = tokens
@@ -140,16 +140,16 @@ def _pad_terms(
 
 
 # -------------------------------------------------------------------------------------------------
-# Many terms in, vectors out: each distinct term once, packed rows, all local devices.
+# Encoding of many terms: each distinct term once, in packed rows, on all local devices.
 #
 # Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
-# of 128 tokens, and the rows dealt out into blocks of one static shape (`embed.py`), one block per
+# of 128 tokens, and the rows dealt out into blocks of one static shape, one block per
 # device at a time. A call compiles one shape, and a second, smaller one for what fits in it; the
 # few long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
 # between two batches (`data_pipeline.process`).
 
 _CHUNK_TERMS = 1 << 17
-# Rows per device and batch: enough to fill the machine, little enough to stay in the CPU's caches.
+# Rows per device and batch: enough to use the machine, few enough to stay in a CPU's caches.
 _ROWS_CPU, _ROWS_ACCELERATOR = 16, 512
 
 
@@ -220,7 +220,7 @@ def embed_chunks(
     rows: int | None = None,
     bar: Progress | None = None,
 ) -> Iterator[np.ndarray]:
-    """As `embed_terms` for each of many lists of terms, one after the other.
+    """As `embed_terms`, for each of many lists of terms in turn.
 
     A list's vectors depend on nothing outside it; its equal strings are encoded once.
 
@@ -231,8 +231,8 @@ def embed_chunks(
     longest = bert.config.longest_term
     if max_length > longest:
         raise BadInput(
-            f"max_length is {max_length}, but the encoder has {longest} positions; give a "
-            f"max_length of at most {longest}"
+            f"max_length (--max-length) is {max_length}, but the encoder has {longest} positions; "
+            f"give {longest} or less"
         )
     placed = place(bert)
     pad = bert.config.pad_token_id if attend_padding else None
@@ -264,7 +264,7 @@ def embed_chunks(
 
 
 class Placed(NamedTuple):
-    """An encoder with its parameters on every local device."""
+    """An encoder whose parameters are on every local device."""
 
     mesh: Mesh
     graph: nnx.GraphDef
@@ -353,19 +353,19 @@ def _block_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# Many names in, vectors out, by an encoder of names: words of a chunk read once, packed rows.
+# Encoding of many names by an encoder of names, in packed rows.
 #
-# What a word gives to the gates of the LSTM over words is made once for each distinct word of a
-# chunk; of a name only the recurrence is left.
+# The input to the gates of the LSTM over words is computed once for each distinct word of a
+# chunk; for each name only the recurrence is left.
 
-# Packed rows per device and batch: an LSTM goes token by token, so that many rows go together.
+# Packed rows per device and batch; many, as an LSTM goes token by token.
 _NAME_ROWS_CPU, _NAME_ROWS_ACCELERATOR = 64, 1024
 _LEAST_WORDS = 1 << 10  # the table of a chunk has a power of two of rows: few shapes to compile
 _Arrays = Mapping[str, Any]
 
 
 class PlacedNames(NamedTuple):
-    """An encoder with its parameters on every local device."""
+    """An encoder of names whose parameters are on every local device."""
 
     mesh: Mesh
     config: NameEncoderConfig
@@ -426,7 +426,7 @@ def embed_names(
 
 
 def _gates_of_words(placed: PlacedNames, table: WordTable, rows: int) -> dict[str, jax.Array]:
-    """Of DIRECTIONS what each word of a table gives to the gates, [words, rounded up, G] each."""
+    """For each of DIRECTIONS: the gate inputs of each word of a table, [words, rounded up, G]."""
     size = max(_LEAST_WORDS, 1 << (len(table.kinds) - 1).bit_length())
     width = placed.params["name"]["forward"]["bias"].shape[0]
     found = {name: np.zeros((size, width), np.float32) for name in DIRECTIONS}
@@ -456,7 +456,7 @@ def _in_blocks(
     encode: Callable[[_Arrays, int, int], Any],
     beside: Callable[[_Block, int], _Arrays] | None = None,
 ) -> Iterator[tuple[np.ndarray, Any]]:
-    """(numbers of sequences, what `encode` makes of them) of each block of packed rows.
+    """(numbers of sequences, result of `encode`) of each block of packed rows.
 
     Args:
         placed: whose devices have one block each.
@@ -498,7 +498,9 @@ def _fetched(batch: list[_Block], encoded: Any) -> Iterator[tuple[np.ndarray, An
 def _gates_of_block(
     params: Any, arrays: _Arrays, *, config: NameEncoderConfig, window: int
 ) -> dict[str, jax.Array]:
-    """Of DIRECTIONS float32 [devices, slots, G]: what the words of each block give to the gates."""
+    """For each of DIRECTIONS: the gate inputs of each block's words, float32 [devices, slots,
+    G].
+    """
 
     def of_one(block: _Arrays) -> dict[str, jax.Array]:
         spelled = {"characters": block["tokens"], "spelled": block["segments"]}

@@ -1,24 +1,22 @@
-"""`TermEncoder`: terms to vectors, and mentions to the nearest concepts of a dictionary.
+"""`TermEncoder`: encodes terms, and finds the nearest concepts of a dictionary for mentions.
 
 A reader is what an encoder reads terms with: a BERT and its tokenizer, or an encoder of names.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.embed import embed_chunks, embed_names, embed_terms, place_names
+from coder_jax.encoding.readers import BertReader, NameReader, OnnxReader
 from coder_jax.encoding.search import search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
@@ -28,44 +26,36 @@ from coder_jax.encoding.vector_files import (
     about_vectors,
     cached_vectors,
     given_vectors,
-    hash_arrays,
-    hash_weights,
     products,
     read_vectors,
     strings_of,
 )
 from coder_jax.encoding.vector_files import unit as unit_rows
-from coder_jax.models.bert import Bert, split_encoder
-from coder_jax.models.bert_config import POOLINGS
+from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
-    OF_NAMES,
     EncoderSettings,
     find_folder,
     read_languages,
     read_settings,
 )
-from coder_jax.models.hf_weights import LoadReport, check_vocabulary, load_bert
+from coder_jax.models.hf_weights import LoadReport, load_bert
 from coder_jax.models.names import (
-    WEIGHT_FILES,
-    NameEncoderConfig,
     is_name_encoder,
     read_name_encoder,
 )
-from data_pipeline.batches.names import Alphabet
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import VECTORS, write_identity
 from data_pipeline.files.tables import CONCEPT_COLUMNS, TERM_COLUMNS, split_concepts
 from data_pipeline.files.whole import aligned, recover_folder, whole_folder, write_array
 from data_pipeline.process import BadInput, Progress, progress_bar
-from data_pipeline.skip_gram.store import StringVectors
-from data_pipeline.sources.text import rules_hash
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary with its vectors: searched for concepts, saved to a folder and loaded from it.
+# Dictionaries with their vectors: search, save and load.
 
-# Search this many terms per wanted concept at first; a concept often has several near terms.
+# The first search takes this many terms per wanted concept, as concepts often have several near
+# terms.
 _TERMS_PER_CONCEPT = 8
 _VECTORS_FILE, _TERMS_FILE = "vectors.npy", "terms.parquet"
 _ROWS_AT_A_TIME = 1 << 16
@@ -97,7 +87,7 @@ class EncodedDictionary:
         return len({one for joined in set(self.concepts) for one in split_concepts(joined)})
 
     def save(self, folder: str | Path) -> None:
-        """Writes terms, concepts, vectors and what made them into a folder, whole or not at all.
+        """Writes terms, concepts, vectors and their provenance into a folder, atomically.
 
         What `save` wrote there before is replaced.
 
@@ -132,7 +122,7 @@ class EncodedDictionary:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: TermEncoder) -> EncodedDictionary:
-        """What `save` wrote into a folder, for the encoder that made it; vectors stay on the disk.
+        """Loads what `save` wrote; needs the same encoder. Vectors stay on disk.
 
         Raises:
           BadInput: no such folder, a damaged one, or one that another encoder made or the same one
@@ -172,7 +162,7 @@ _FORMS = (
 
 
 def _terms_and_concepts(given: Any) -> tuple[list[str], list[str]]:
-    """The columns of a dictionary in any of the forms that Python has for it.
+    """The columns of a dictionary given in any of the usual Python forms.
 
     Args:
       given: a path for `read_dictionary`; what that returned; a dict of term -> concept; a tuple of
@@ -253,7 +243,7 @@ def dictionary_vectors(
     cache: bool,
     progress: bool,
 ) -> Rows:
-    """float32 [n, D]: the vectors of the terms of a dictionary, the same to the bit either way.
+    """float32 [n, D]: the vectors of a dictionary's terms, bitwise equal whether cached or not.
 
     Args:
       encoder, terms, unit, of_run, progress: as for `cached_vectors`.
@@ -267,7 +257,7 @@ def dictionary_vectors(
 def _vectors_in_chunks(
     encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
 ) -> np.ndarray:
-    """The vectors of many terms, equal to the bit to those that `cached_vectors` keeps."""
+    """The vectors of many terms, bitwise equal to those of `cached_vectors`."""
     if len(terms) <= TERMS_PER_CHUNK:
         return encoder.encode(list(terms), unit=unit, progress=progress)
     listed = TermList(terms, TERMS_PER_CHUNK)
@@ -285,7 +275,7 @@ def _vectors_in_chunks(
 def nearest_concepts(
     queries_QD: np.ndarray, dictionary: EncodedDictionary, k: int
 ) -> list[list[Match]]:
-    """The k concepts nearest to each query; searches more terms until k concepts are among them."""
+    """The k concepts nearest to each query; the search widens until k concepts are found."""
     found: list[list[Match]] = [[] for _ in queries_QD]
     open_queries = np.arange(len(queries_QD))
     width = 1 if k == 1 else k * _TERMS_PER_CONCEPT
@@ -327,7 +317,9 @@ def _match_columns(
 
 
 def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
-    """What makes a DataFrame of columns: True or "pandas", or "polars"; BadInput without it."""
+    """A function from columns to a DataFrame: True or "pandas", or "polars"; BadInput if not
+    installed.
+    """
     if kind == "polars":
         return pl.DataFrame
     if kind not in (True, "pandas"):
@@ -343,238 +335,7 @@ def _frame_maker(kind: bool | str) -> Callable[[dict[str, list[Any]]], Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A BERT and its tokenizer as what reads terms.
-
-
-class BertReader:
-    """Reads terms as word pieces.
-
-    Args:
-      bert: the encoder.
-      tokenizer: its own.
-    """
-
-    def __init__(self, bert: Bert, tokenizer: Tokenizer):
-        self.bert, self.tokenizer = bert, tokenizer
-
-    @property
-    def width(self) -> int:
-        """Of a vector."""
-        return self.bert.config.hidden_size
-
-    @property
-    def structure(self) -> str:
-        """All of its shape that vectors depend on."""
-        return repr(self.bert.config)
-
-    @cached_property
-    def tokenizer_hash(self) -> str:
-        """Of what makes tokens of terms."""
-        return tokenizer_hash(self.tokenizer)
-
-    @property
-    def lowercases(self) -> bool:
-        """Whether the tokenizer does."""
-        normalizer = self.tokenizer.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
-
-    @property
-    def dtype(self) -> str:
-        """Of its arithmetic."""
-        return jnp.dtype(self.bert.dtype).name
-
-    def hash_of(self, folder: Path) -> str:
-        """SHA-256 of the weight files that it was read from."""
-        return hash_weights(folder)
-
-    def hash_of_parameters(self) -> str:
-        """SHA-256 of the parameters, of an encoder that was read from no folder."""
-        return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
-
-    def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings that do not fit it, or a tokenizer that does not."""
-        if settings.pooling not in POOLINGS:
-            raise BadInput(
-                f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
-                f"expected one of {', '.join(POOLINGS)}"
-            )
-        check_vocabulary(self.tokenizer.get_vocab_size(), self.bert.config, source)
-        if settings.pooling == "pooler" and self.bert.pooler is None:
-            raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
-        if settings.attend_padding and self.bert.config.model_type != "bert":
-            raise BadInput(
-                f"{source}: attend_padding is for the published CODER checkpoints, which are BERTs;"
-                f" found {self.bert.config.model_type}: encode without it"
-            )
-
-    def embed(
-        self,
-        terms: Sequence[str],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        progress: bool,
-    ) -> np.ndarray:
-        """As `embed_terms`, of cleaned terms."""
-        given = self.bert, self.tokenizer, terms
-        return embed_terms(*given, **_how(settings), unit=unit, rows=rows, progress=progress)
-
-    def embed_chunks(
-        self,
-        chunks: Iterable[Sequence[str]],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        bar: Progress | None,
-    ) -> Iterator[np.ndarray]:
-        """As `embed.embed_chunks`, of cleaned terms."""
-        how = _how(settings)
-        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
-
-
-def _how(settings: EncoderSettings) -> dict[str, Any]:
-    """The settings that `embed_terms` wants."""
-    return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
-
-
-# -------------------------------------------------------------------------------------------------
-# An encoder of names as what reads terms: any string of characters gets a vector.
-
-_CHUNK_NAMES = 1 << 15
-
-
-class NameReader:
-    """Reads terms as words and characters.
-
-    Args:
-      config, params: the encoder.
-      alphabet: its characters.
-      vectors: of words.
-    """
-
-    def __init__(
-        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: StringVectors
-    ):
-        self.config, self.params, self.alphabet, self.vectors = config, params, alphabet, vectors
-
-    @property
-    def bert(self) -> NoReturn:
-        """There is none.
-
-        Raises:
-          BadInput: always.
-        """
-        raise BadInput(
-            "the model is an encoder of names (BNE), which has no BERT and no word pieces; what "
-            "was asked for needs a BERT: give another --model"
-        )
-
-    tokenizer = bert
-
-    @property
-    def width(self) -> int:
-        """Of a vector."""
-        return self.config.width
-
-    @property
-    def structure(self) -> str:
-        """All of its shape that vectors depend on."""
-        return repr(self.config)
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """Of the rules that make words of terms."""
-        return rules_hash()
-
-    lowercases = True
-    dtype = "float32"
-
-    def hash_of(self, folder: Path) -> str:
-        """SHA-256 of the weight files that it was read from, the vectors of words too."""
-        digest = hashlib.sha256()
-        for name in WEIGHT_FILES:
-            with (folder / name).open("rb") as file:
-                hashlib.file_digest(file, lambda: digest)
-        return digest.hexdigest()
-
-    def hash_of_parameters(self) -> str:
-        """SHA-256 of all that it knows, of an encoder that was read from no folder."""
-        known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
-        words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
-        return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
-
-    def check(self, settings: EncoderSettings, source: str) -> None:
-        """Raises BadInput for settings of a BERT."""
-        if settings.pooling != OF_NAMES or settings.attend_padding:
-            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
-            raise BadInput(
-                f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
-                "leave it out"
-            )
-
-    @cached_property
-    def _placed(self) -> Any:
-        return place_names(self.config, self.params)
-
-    def embed(
-        self,
-        terms: Sequence[str],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        progress: bool,
-    ) -> np.ndarray:
-        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal ones once."""
-        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
-        distinct = list(slot)
-        found = aligned((len(distinct), self.width), np.float32)
-        bar = progress_bar(
-            total=len(distinct), unit=" terms", desc="encoding", disable=not progress
-        )
-        with bar:
-            for first in range(0, len(distinct), _CHUNK_NAMES):
-                some = distinct[first : first + _CHUNK_NAMES]
-                found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
-        if len(distinct) == len(terms):
-            return found
-        places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
-        repeated = aligned((len(terms), self.width), np.float32)
-        return np.take(found, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
-
-    def embed_chunks(
-        self,
-        chunks: Iterable[Sequence[str]],
-        settings: EncoderSettings,
-        *,
-        unit: bool,
-        rows: int | None,
-        bar: Progress | None,
-    ) -> Iterator[np.ndarray]:
-        """Vectors of each of many lists of cleaned terms, one after the other."""
-        for terms in chunks:
-            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
-            if bar is not None:
-                bar.update(len(terms))
-            yield vectors
-
-    def _vectors(
-        self,
-        terms: list[str],
-        settings: EncoderSettings,
-        unit: bool,
-        rows: int | None,
-        bar: Progress,
-    ) -> np.ndarray:
-        most = settings.max_length - 2  # the marks around a name count
-        given = self._placed, self.alphabet, self.vectors, terms
-        return embed_names(*given, most_words=most, unit=unit, rows=rows, bar=bar)
-
-
-# -------------------------------------------------------------------------------------------------
-# TermEncoder: a pre-trained model in; terms to vectors, mentions to concepts out.
+# `TermEncoder` itself.
 
 
 class TermEncoder:
@@ -600,12 +361,12 @@ class TermEncoder:
 
     def __init__(
         self,
-        bert: Bert | BertReader | NameReader,
+        bert: Bert | BertReader | NameReader | OnnxReader,
         tokenizer: Tokenizer | None,
         settings: EncoderSettings | None = None,
         report: LoadReport | None = None,
     ):
-        """From parts in memory, for instance between training steps.
+        """An encoder made of parts in memory, for instance between training steps.
 
         Encoders of the same structure share compiled code, however many are made. `bert` may also
         be a reader, without a tokenizer. BadInput for settings or a tokenizer that do not fit.
@@ -613,23 +374,23 @@ class TermEncoder:
         if isinstance(bert, Bert):
             assert tokenizer is not None, "a BERT has a tokenizer"
             bert = BertReader(bert, tokenizer)
-        self.reader: BertReader | NameReader = bert
+        self.reader: BertReader | NameReader | OnnxReader = bert
         self.settings, self.report = settings or EncoderSettings(), report
         bert.check(self.settings, report.source if report else "TermEncoder")
 
     @property
     def bert(self) -> Bert:
-        """The encoder; BadInput of an encoder of names."""
+        """The BERT; BadInput for an encoder of names."""
         return self.reader.bert
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; BadInput of an encoder of names."""
+        """The tokenizer; BadInput for an encoder of names."""
         return self.reader.tokenizer
 
     @property
     def width(self) -> int:
-        """D, of a vector."""
+        """The width D of a vector."""
         return self.reader.width
 
     @classmethod
@@ -642,6 +403,7 @@ class TermEncoder:
         max_length: int | None = None,
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
+        backend: Literal["jax", "onnx", "onnx-int8"] = "jax",
     ) -> TermEncoder:
         """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
 
@@ -656,16 +418,20 @@ class TermEncoder:
           max_length: longest term in tokens, [CLS] and [SEP] included.
           attend_padding: pad every term to max_length and attend to the padding.
           dtype: compute dtype, float32 or bfloat16.
+          backend: 'jax', or 'onnx' or 'onnx-int8' for what `export --onnx --int8` has written: ONNX
+            Runtime is often faster on a CPU.
 
         Raises:
           BadInput: no such model, another architecture, a tokenizer of another model, a pooling
             that the folder's files do not settle.
         """
-        folder = find_folder(path_or_hub_id)
+        folder = find_folder(path_or_hub_id, onnx=backend != "jax")
         settings = read_settings(folder, pooling=pooling).changed(
             cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
         )
-        if is_name_encoder(folder):
+        if backend != "jax":
+            encoder = cls(OnnxReader(folder, backend), None, settings)
+        elif is_name_encoder(folder):
             encoder = cls(NameReader(*read_name_encoder(folder)), None, settings)
         else:
             bert, _, report = load_bert(folder, dtype=dtype, pooling=settings.pooling)
@@ -691,7 +457,7 @@ class TermEncoder:
         batch_size: int | None = None,
         convert_to_numpy: bool = True,
     ) -> np.ndarray:
-        """Vectors of terms, float32 [n, D], in the order given; [D] of a single string.
+        """Vectors of terms, float32 [n, D], in the given order; [D] for a single string.
 
         Args:
           terms: n strings in an order (a list, a generator, an array, a Series); equal strings cost
@@ -834,14 +600,14 @@ class TermEncoder:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder that remembers: each term is encoded once, however often and by whom it is asked for.
+# An encoder with a cache in memory: each term is encoded once.
 #
 # For a few tens of thousands of terms that several parts of one program look at, such as scores,
 # plots and a report: it keeps the vectors of all terms in memory.
 
 
 class RememberingEncoder(TermEncoder):
-    """As the encoder that it is made of; `encode` encodes only what it has not encoded before."""
+    """A `TermEncoder` with a cache: `encode` encodes only terms that it has not encoded before."""
 
     def __init__(self, encoder: TermEncoder):
         super().__init__(encoder.reader, None, encoder.settings, encoder.report)
@@ -851,7 +617,7 @@ class RememberingEncoder(TermEncoder):
     def encode_list(
         self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
     ) -> np.ndarray:
-        """As `TermEncoder.encode_list`; vectors that are not of unit length are not remembered."""
+        """As `TermEncoder.encode_list`; only unit-length vectors are cached."""
         if not unit:
             return super().encode_list(terms, unit=False, rows=rows, progress=progress)
         new = [term for term in dict.fromkeys(terms) if term not in self.held]

@@ -1,4 +1,4 @@
-"""Exact search of nearest vectors by dot products, on accelerators and on a CPU."""
+"""Exact search of nearest vectors by dot product, on accelerators and CPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_pipeline import process
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The search of `search.py` on one CPU: XLA multiplies and NumPy chooses, in the same memory.
+# The search on one CPU: XLA multiplies and NumPy selects, in the same memory.
 #
 # After the first blocks hardly a key is among the best k. NumPy finds the few without sorting,
 # where XLA with its static shapes would sort as if there were many, and it does so while XLA
@@ -33,7 +33,7 @@ def _search_on_host(
     key_rows: int,
     device: jax.Device,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `search`, in blocks of so many rows, on one CPU: its memory is NumPy's as well."""
+    """`search` on one CPU, in blocks of this many rows; XLA and NumPy share the memory."""
     starts = range(0, len(queries), query_rows)
     query_blocks = [
         jax.device_put(np.ascontiguousarray(rows_from(queries, start, query_rows).T), device)
@@ -49,8 +49,8 @@ def _search_on_host(
     under_way: tuple | None = None
     for first_key in range(0, len(keys), key_rows):
         process.poll()
-        # The last block begins among the keys of the one before: to pad it would be to copy it, and
-        # the product of a smaller one is rounded otherwise, so that equal keys would not tie.
+        # The last block overlaps the one before: padding would copy it, and the product of a
+        # smaller block is rounded differently, so that equal keys would not tie.
         block_start = max(0, min(first_key, len(keys) - key_rows))
         keys_ND = jax.device_put(rows_from(keys, block_start, key_rows), device)
         new = slice(first_key - block_start, min(key_rows, len(keys) - block_start))
@@ -93,7 +93,7 @@ def _keep_best(
     similarity_NQ: np.ndarray,
     largest_QG: np.ndarray,
 ) -> None:
-    """Puts the keys of a block that are among the best k into `best_Qk`, in place.
+    """Merges the keys of a block that are among the best k into `best_Qk`, in place.
 
     Only groups are looked at whose largest key is among the best k: k of them are enough, as
     `search._top_k` says; a key that was chosen from already stands for itself in that count. What
@@ -141,7 +141,7 @@ def _keep_best(
 
 
 def _check_finite(similarity: np.ndarray) -> None:
-    """BadInput if one is infinite or not a number."""
+    """Raise BadInput for values that are infinite or NaN."""
     if not np.isfinite(similarity).all():
         raise BadInput(
             "a similarity is infinite or not a number; expected finite queries and keys whose "
@@ -176,12 +176,12 @@ def _unpack(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return 0.0 - bits.view(np.float32), packed & 0xFFFFFFFF
 
 
-# Sorts behind all keys.
+# Sorts after all keys.
 _NOTHING = _pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int64))[0]
 
 
 # -------------------------------------------------------------------------------------------------
-# Nearest vectors: queries and keys in, the k largest dot products and their indices out; exact.
+# Exact search: the k largest dot products of each query with all keys, and their indices.
 #
 # Blocked over queries and keys, so that memory does not grow with their number, and the blocks of
 # keys are spread over the devices; float32 in full precision. All blocks have one shape, so that
@@ -193,7 +193,7 @@ _NOTHING = _pack(np.full(1, -np.inf, np.float32), np.full(1, 0xFFFFFFFF, np.int6
 
 _BLOCK_QUERIES = 512
 _BLOCK_KEYS = 65536
-# On a CPU 8 MB of similarities, which the allocator keeps; more and fewer were slower.
+# 8 MB of similarities, which a CPU's allocator reuses; more and less were slower.
 _BLOCK_KEYS_CPU, _SIMILARITIES_CPU = 16384, 1 << 21
 _MOST_KEYS = 1 << 30  # indices on the devices are int32
 _SPREAD, _SAME = PartitionSpec("keys"), PartitionSpec()
@@ -275,7 +275,8 @@ def nearest_others(
     k = min(k, len(vectors) - 1)
     similarity, index = search(queries, vectors, k + 1, products=products)
     is_self = index == rows[:, None]
-    # Where k + 1 others are as near as itself, it is not among them, and the last one goes.
+    # If k + 1 others are as near as the vector itself, it may be missing, and the last one is
+    # dropped.
     is_self[~is_self.any(axis=1), -1] = True
     return tuple(found[~is_self].reshape(len(rows), k) for found in (similarity, index))
 
@@ -289,7 +290,7 @@ def _search_on_devices(
     chosen: Sequence[jax.Device],
     products: Products,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`search` in blocks of so many rows, on so many devices."""
+    """`search` on several devices, in blocks of this many rows."""
     mesh = Mesh(np.array(chosen), ("keys",), axis_types=(AxisType.Auto,))
     query_blocks = [
         jax.device_put(rows_from(queries, start, query_rows), NamedSharding(mesh, _SAME))
@@ -298,7 +299,7 @@ def _search_on_devices(
     shape = (len(chosen), query_rows, k)
     nothing = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32)
     best = [jax.device_put(nothing, NamedSharding(mesh, _SPREAD)) for _ in query_blocks]
-    # Neighbouring blocks go to one device: the first of equal keys is on the first device.
+    # Neighbouring blocks go to one device, so that the first of equal keys is on the first device.
     rounds = -(-len(keys) // (key_rows * len(chosen)))
     for turn in range(rounds):
         process.poll()
@@ -320,7 +321,7 @@ def _search_on_devices(
 
 
 def _check_shapes(queries: np.ndarray, keys: Rows, k: int) -> None:
-    """ValueError for what cannot be searched."""
+    """Raise ValueError for shapes that cannot be searched."""
     if queries.ndim != 2 or len(keys.shape) != 2 or queries.shape[1] != keys.shape[1]:
         raise ValueError(
             f"queries have shape {queries.shape}, keys {keys.shape}; expected [q, D] and [n, D]"
@@ -339,7 +340,7 @@ def block_size(needed: int, most: int) -> int:
 def _spread_blocks(
     keys: Rows, starts: np.ndarray, rows: int, mesh: Mesh
 ) -> tuple[jax.Array, jax.Array]:
-    """`keys` and `bounds` of `_merge_blocks`: one block of keys on each device."""
+    """The arguments `keys` and `bounds` of `_merge_blocks`: one block of keys on each device."""
     blocks = [
         jax.device_put(rows_from(keys, int(start), rows), device)
         for start, device in zip(starts, mesh.devices, strict=True)
@@ -408,8 +409,8 @@ def _merge_block(
     start, count = bounds
     padding_N = start + jnp.arange(keys_ND.shape[0]) >= count
     if products == "exact":
-        # Without barriers XLA takes the factors the other way round, and CPUs round differently. A
-        # GPU or TPU has no other way to agree with, and its compiler is left free.
+        # Without barriers XLA may swap the factors, and CPUs then round differently. A GPU or TPU
+        # does not have to match, so its compiler is left free.
         fixed = jax.lax.optimization_barrier if as_on_host else lambda array: array
         similarity_QN = fixed(dot_products(keys_ND, fixed(queries_QD.T))).T
         similarity_QN = jnp.where(padding_N[None], -jnp.inf, similarity_QN)

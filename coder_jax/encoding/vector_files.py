@@ -1,4 +1,4 @@
-"""Files of vectors: the terms and the encoder that they are of, written in chunks, cached."""
+"""Files of vectors: the record of their terms and encoder, writing in chunks, and a cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms to encode in, numbered chunks of them out, with their number and hash.
+# Terms to encode, read in chunks, with their number and hash.
 #
 # A file of one term per line is read through once, to count, hash and check its lines, and then
 # chunk by chunk: however many terms there are, one chunk is in memory.
@@ -66,7 +66,7 @@ _SOME_BYTES = 1 << 16
 
 
 class TermLines:
-    """The lines of a file in UTF-8. A byte order mark and carriage returns are dropped.
+    """The lines of a UTF-8 file, without byte order mark and carriage returns.
 
     Attributes:
       count: lines; an empty line is an empty term.
@@ -103,7 +103,7 @@ class TermLines:
 
 
 class TermList:
-    """As `TermLines`, of terms that are in memory."""
+    """Terms in memory, with the interface of `TermLines`."""
 
     def __init__(self, terms: Sequence[str], per_chunk: int):
         self._terms, self.per_chunk = terms, per_chunk
@@ -119,7 +119,7 @@ Terms = TermLines | TermList
 
 
 def strings_of(given: Iterable[str], expected: str = "strings, one after the other") -> list[str]:
-    """The strings of whatever has some in an order: a list, a generator, an array, a Series.
+    """The strings of any ordered container: a list, a generator, an array, a Series.
 
     Args:
       given: strings.
@@ -169,7 +169,7 @@ def _update(digest: hashlib._Hash, terms: Sequence[str]) -> None:
 
 
 def decode(content: bytes, name: str, first: int) -> list[str]:
-    """The texts of consecutive lines of UTF-8, of which the first has the number `first`."""
+    """The texts of consecutive UTF-8 lines; `first` is the number of the first one."""
     lines = content.split(b"\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
@@ -193,7 +193,7 @@ def decode_line(line: bytes, name: str, number: int) -> str:
 
 
 def read_some(descriptor: int) -> bytes:
-    """What has come through a pipe or from a terminal, once something has; empty at its end.
+    """The next bytes from a pipe or a terminal, as soon as there are any; empty at its end.
 
     Raises:
       Stopped: a signal asked for it.
@@ -204,9 +204,9 @@ def read_some(descriptor: int) -> bytes:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a vector was made with: which encoder, which tokenizer, and how strings became vectors.
+# The record of how vectors were made: encoder, tokenizer and settings.
 #
-# A vector means little without it. Files of vectors and records of evaluations hold all of it.
+# Files of vectors and records of evaluations contain it.
 
 # What a query's vector must share with these vectors to be compared with them.
 _COMPARABLE = (
@@ -216,7 +216,7 @@ _COMPARABLE = (
 
 
 class TermReader(Protocol):
-    """What an encoder reads terms with, as far as its vectors are described by it."""
+    """The protocol of what an encoder reads terms with, as far as vectors depend on it."""
 
     @property
     def tokenizer_hash(self) -> str: ...
@@ -230,7 +230,7 @@ class TermReader(Protocol):
 
 
 class Encoder(Protocol):
-    """A `TermEncoder`, as far as files of vectors need to know it."""
+    """The protocol of a `TermEncoder`, as far as files of vectors need it."""
 
     @property
     def name(self) -> str | None: ...
@@ -331,7 +331,7 @@ def hash_weights(folder: Path) -> str:
 
 
 def hash_of_encoder(encoder: Encoder) -> str:
-    """SHA-256 of its weight files; of one made in memory, of its parameters."""
+    """SHA-256 of an encoder's weight files, or of its parameters if it was made in memory."""
     return encoder.weights_hash or encoder.reader.hash_of_parameters()
 
 
@@ -344,7 +344,7 @@ def about_vectors(
     *,
     unit: bool = True,
 ) -> AboutVectors:
-    """What vectors are made of, for `write_vectors`.
+    """The record of how vectors are made, for `write_vectors`.
 
     Args:
       model: its name (folder or hub id), for people; the hash is what counts.
@@ -360,14 +360,14 @@ def about_vectors(
 
 
 def _same_vectors(about: AboutVectors) -> dict[str, Any]:
-    """What must be the same for work on `about` to go on: all of it but the model's name."""
+    """What must be equal in `about` to resume work: everything except the model's name."""
     values: dict[str, Any] = marked(VECTORS, about)
     del values["encoder"]["model"]
     return values
 
 
 def _comparable(about: AboutVectors) -> dict[str, Any]:
-    """What must be the same for vectors to be compared with a query's, and to be of these terms."""
+    """What must be equal for vectors to be of these terms and comparable with a query's."""
     return {
         "encoder": {name: getattr(about.encoder, name) for name in _COMPARABLE},
         "terms": {"count": about.terms.count, "hash": about.terms.hash},
@@ -376,14 +376,15 @@ def _comparable(about: AboutVectors) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Rows of vectors: of an array, or of a file that is mapped a few rows at a time; unit length.
+# Rows of unit-length vectors, from an array or from a memory-mapped file.
 
 _ENCODE = "encode the terms again with `python -m coder_jax encode`"
 _ROWS_IN_CACHE = 512  # made unit at a time; NumPy would take memory anew for each step with more
 
 
 class Rows(Protocol):
-    """What `search` and the evaluations take for vectors: an array, or what reads like one.
+    """The protocol of vectors in `search` and evaluations: an array, or an object that reads like
+    one.
 
     Attributes:
       shape: (n, D).
@@ -399,7 +400,7 @@ class Rows(Protocol):
 
 
 class RowsOfFile:
-    """The vectors of a .npy file, float [n, D]; only the rows that are asked for are read.
+    """The vectors of a .npy file, float [n, D]; only requested rows are read.
 
     For a slice the file is mapped anew, and let go with the rows: in one mapping of the whole file
     all rows that were ever read would count as memory of this process until the system needs it.
@@ -453,7 +454,7 @@ class RowsOfFile:
 
 
 class JoinedRows:
-    """The rows of several, those of one after those of the other; float32.
+    """The rows of several `Rows`, concatenated; float32.
 
     Attributes:
       shape: (n, D), n of all.
@@ -480,7 +481,7 @@ class JoinedRows:
 
 
 def given_vectors(given: Any) -> np.ndarray | None:
-    """The vectors that a user of Python gives, [n, D]; None for what holds no numbers.
+    """The vectors that a Python user gives, [n, D]; None if they are not numbers.
 
     One vector is a row. BadInput for vectors of several widths, or more dimensions.
     """
@@ -496,7 +497,7 @@ def given_vectors(given: Any) -> np.ndarray | None:
 
 
 def _read_whole(file: RawIOBase, rows: np.ndarray) -> None:
-    """Fills consecutive rows from where the file stands; EOFError if it ends before."""
+    """Fills consecutive rows from the file's position; EOFError if the file ends before."""
     rest = rows.reshape(-1).view(np.uint8).data
     while len(rest):
         read = file.readinto(rest)
@@ -511,7 +512,7 @@ def unit(
     dtype: Any = np.float32,
     numbers: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Rows of length 1, [n, D] of `dtype`, aligned for the devices; zeros stay.
+    """Rows normalized to length 1, [n, D] of `dtype`, aligned for the devices; zero rows stay zero.
 
     Args:
       vectors: float [n, D].
@@ -539,7 +540,7 @@ def unit(
 
 
 def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Dot products of all rows of one with all of the other, float [n, m].
+    """Dot products of all rows of one with all rows of the other, float [n, m].
 
     Raises:
       BadInput: vectors of two widths.
@@ -552,7 +553,8 @@ def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms in, a .npy file of their vectors out: chunk by chunk, in any number of goes, by all hosts.
+# A .npy file of the vectors of many terms, written in chunks. A stopped run can be resumed, and
+# several hosts can share the work.
 #
 # While it grows there is a folder beside it, OUT.partial, with
 #   about.json   what the vectors are made of: nothing else may go on from here
@@ -571,7 +573,7 @@ _ABOUT, _JOINED, _LOCK = "about.json", "joined.npy", "lock"
 def write_vectors(
     encoder: Encoder, terms: Terms, out: Path, about: AboutVectors, *, progress: bool = True
 ) -> bool:
-    """Encodes terms into `out`, going on from what is there; False if all was there before.
+    """Encodes terms into `out`, resuming earlier work; False if nothing was left to do.
 
     Every host calls it, with a folder that all of them see; the first one joins the chunks.
 
@@ -618,7 +620,9 @@ def write_vectors(
 
 
 def _together(act: Callable[[], None], done: Callable[[], bool]) -> None:
-    """Acts on all hosts and waits for the last; raises Stopped on all if one has not done it."""
+    """Runs an action on all hosts and waits for all; raises Stopped on all if one has not done
+    it.
+    """
     from coder_jax.devices.hosts import barrier, first_decides
 
     with suppress(process.Stopped):  # or the others would wait for this host
@@ -629,7 +633,7 @@ def _together(act: Callable[[], None], done: Callable[[], bool]) -> None:
 
 
 def _work_folder(out: Path) -> Path:
-    """The folder of the chunks of `out`; where that is a link, beside the file that is written."""
+    """The folder of the chunks of `out`; if `out` is a link, beside the file that it points to."""
     out = out.resolve()
     return out.with_name(out.name + ".partial")
 
@@ -647,7 +651,7 @@ def about_file(out: Path) -> Path:
 
 
 def _is_whole(out: Path, about: AboutVectors) -> bool:
-    """Whether `out` is there, finished, and made of the same."""
+    """Whether `out` is complete, with the same provenance."""
     if not (out.exists() and about_file(out).exists()) or (_work_folder(out) / _JOINED).exists():
         return False
     found = read_identity(about_file(out), VECTORS, AboutVectors)
@@ -655,7 +659,7 @@ def _is_whole(out: Path, about: AboutVectors) -> bool:
 
 
 def _begin(work: Path, about: AboutVectors) -> None:
-    """Makes the folder, or finds in it what was begun with the same."""
+    """Makes the folder, or opens one that was begun with the same provenance."""
     work.mkdir(exist_ok=True)
     if not (work / _ABOUT).exists():
         row = about.vectors.width * np.dtype(about.vectors.dtype).itemsize
@@ -680,7 +684,7 @@ def _begin(work: Path, about: AboutVectors) -> None:
 def _write_chunks(
     encoder: Encoder, terms: Terms, work: Path, kind: StoredVectors, *, progress: bool
 ) -> None:
-    """Writes those chunks of this host that are missing; one is written while the next is made.
+    """Writes this host's missing chunks; one is written while the next is computed.
 
     Args:
       kind: of `AboutVectors`.
@@ -724,7 +728,7 @@ def _save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
 
 
 def _join(work: Path, out: Path, terms: Terms, about: AboutVectors) -> None:
-    """Appends the chunks to joined.npy, deleting each, and gives it its name."""
+    """Appends the chunks to joined.npy, deleting each, and renames it to `out`."""
     paths = [_chunk_file(work, number) for number in range(terms.chunks)]
     joined, dtype = work / _JOINED, np.dtype(about.vectors.dtype)
     shape = (terms.count, about.vectors.width)
@@ -732,7 +736,8 @@ def _join(work: Path, out: Path, terms: Terms, about: AboutVectors) -> None:
     first = next((n for n, path in enumerate(paths) if path.exists()), len(paths))
     with joined.open("r+b" if joined.exists() else "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        # The rows of deleted chunks are there; of the first that is left, part may be.
+        # The rows of deleted chunks are already there; those of the next chunk may be there in
+        # part.
         rows = min(first * terms.per_chunk, terms.count)
         file.seek(rows * shape[1] * dtype.itemsize, os.SEEK_CUR)
         file.truncate()
@@ -741,7 +746,7 @@ def _join(work: Path, out: Path, terms: Terms, about: AboutVectors) -> None:
             np.load(path).tofile(file)
             _flush(file)
             path.unlink()
-    # In this order: `_is_whole` says no until joined.npy has gone.
+    # In this order, as `_is_whole` is False until joined.npy is gone.
     write_identity(about_file(out), VECTORS, about)
     os.replace(joined, out.resolve())
     shutil.rmtree(work)
@@ -785,7 +790,7 @@ def _flush(file: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Vectors of long lists of terms, kept on this machine: each list is encoded once, whoever asks.
+# A cache, on disk, of the vectors of long lists of terms: each list is encoded once.
 #
 # They lie below $CODER_JAX_CACHE/vectors, or in the user's cache folder. KEY is a hash of all that
 # the vectors of a list depend on.
@@ -807,7 +812,7 @@ _CACHE_POLL_SECONDS = 0.2
 
 
 def kept_folder() -> Path:
-    """Where the vectors are."""
+    """The folder of the cache."""
     return cache_folder() / "vectors"
 
 
@@ -819,7 +824,7 @@ def cached_vectors(
     of_run: bool = False,
     progress: bool = False,
 ) -> RowsOfFile | None:
-    """The vectors of terms as this machine keeps them, encoded now if it does not have them yet.
+    """The cached vectors of terms; encodes the terms first if they are not in the cache.
 
     Where they come from is said in a line on stderr. Of several processes that want the same list
     one encodes and the others wait.
@@ -868,7 +873,7 @@ def cached_vectors(
 
 
 def _most_bytes() -> float:
-    """How large the folder may be; BadInput for a limit that is no size."""
+    """The allowed size of the cache; BadInput for an invalid limit."""
     given = os.environ.get(LIMIT) or str(DEFAULT_GB)
     try:
         size = float(given)
@@ -880,13 +885,13 @@ def _most_bytes() -> float:
 
 
 def _key_of(encoder: Encoder, terms: Sequence[str], about: AboutVectors) -> str:
-    """A hash of all that vectors depend on: of equal keys the vectors are equal to the bit."""
+    """A hash of all that vectors depend on: equal keys mean bitwise equal vectors."""
     import jax
     import polars as pl
 
     from data_pipeline.terminology.cleaning import clean
 
-    # What the rules make of the terms, too: a later version may have other rules of that name.
+    # Includes cleaned terms, as a later version may change the rules of that name.
     cleaned = clean(pl.Series(terms, dtype=pl.String), encoder.settings.cleaning)
     parts = [
         json.dumps(_same_vectors(about), sort_keys=True),
@@ -906,7 +911,7 @@ def _read_or_write(
     what: str,
     progress: bool,
 ) -> tuple[RowsOfFile, bool]:
-    """The vectors in `folder`, and whether they were made now.
+    """The vectors in `folder`, and whether they were encoded now.
 
     Raises:
       OSError: the folder cannot be written or read, or there is no room.
@@ -933,12 +938,12 @@ def _read_or_write(
 
 
 def _used_by(folder: Path) -> Path:
-    """The file that those lock who use a folder."""
+    """The lock file for users of a folder."""
     return folder.with_name(f"{folder.name}.used")
 
 
 def _wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO[str]:
-    """The lock, once no other process holds it; `waiting` is said before a wait."""
+    """Take a lock, waiting for another process; `waiting` is printed before a wait."""
     while (file := newest_lock(path, shared=shared)) is None:
         if waiting:
             tell(waiting)
@@ -949,7 +954,7 @@ def _wait_for_lock(path: Path, waiting: str = "", *, shared: bool = False) -> IO
 
 
 def _is_undamaged(folder: Path, about: AboutVectors) -> bool:
-    """Whether vectors made of the same are there, byte for byte as they were written."""
+    """Whether vectors of the same provenance are there, with the right checksum."""
 
     vectors = folder / _CACHE_VECTORS
     try:
@@ -960,7 +965,10 @@ def _is_undamaged(folder: Path, about: AboutVectors) -> bool:
 
 
 def _checksum(path: Path) -> Checksum:
-    """Of a file's bytes: one that changed is noticed, and several but once in four billion."""
+    """A checksum of a file's bytes.
+
+    It detects one changed byte always, and several but once in four billion.
+    """
     size = crc32 = 0
     with path.open("rb") as file:
         while content := file.read(_CHECKSUM_BYTES):
@@ -977,7 +985,7 @@ def _write(
     limit: float,
     progress: bool,
 ) -> None:
-    """Encodes terms into the folder, going on from what is finished there."""
+    """Encodes terms into the folder, resuming earlier work."""
 
     if (folder / _CHECKSUM).exists():  # written last
         tell(f"{folder}: its vectors are damaged; they are made anew")
@@ -1007,7 +1015,7 @@ def _clear(folder: Path) -> None:
 
 
 def _make_room(folder: Path, needed: int, limit: float) -> None:
-    """Removes what was not used for longest until `needed` bytes are allowed, and free.
+    """Removes the least recently used lists until `needed` bytes are allowed and free.
 
     OSError if they are not, even so.
     """
@@ -1031,7 +1039,7 @@ def _make_room(folder: Path, needed: int, limit: float) -> None:
 
 
 def _size_of(folder: Path) -> int:
-    """The bytes of all files of a folder; one that goes meanwhile has none."""
+    """The total size of a folder's files; files that vanish meanwhile count 0."""
     size = 0
     for path in folder.rglob("*"):
         try:
@@ -1042,7 +1050,7 @@ def _size_of(folder: Path) -> int:
 
 
 def _remove_unused(folder: Path) -> bool:
-    """Removes a folder unless a process is using it; whether it did."""
+    """Removes a folder unless a process is using it; returns whether it did."""
     used = newest_lock(_used_by(folder))
     if used is None:
         return False

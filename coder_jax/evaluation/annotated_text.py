@@ -1,4 +1,4 @@
-"""Mentions in annotated text: the benchmark, its mentions, scores and table."""
+"""Benchmarks of mentions in annotated text: NCBI disease and BC5CDR."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Found, Given, Options
 from coder_jax.evaluation.name_pairs import (
     CANDIDATE_CONCEPTS,
     FORM,
@@ -34,6 +34,7 @@ from coder_jax.evaluation.normalization import (
     ACCURACY_AT,
     NormalizationBenchmark,
     NormalizationFold,
+    NormalizationOptions,
     evaluate_normalization,
     normalization_record,
     with_answers,
@@ -45,6 +46,7 @@ from coder_jax.evaluation.results import Row, Table, intervals_of_means, missing
 from coder_jax.evaluation.vectors import Vectors, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import NONE, PREFIX, is_pubtator, read_abstracts
 from data_pipeline.sources.text import abbreviations_of
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# The table of mentions in text: for each type encoders, what needs none, and the paper's rows.
+# The result table: encoders, baselines without an encoder and the paper's rows, by type of mention.
 
 # Columns of scores and the names of these.
 _SHOWN = {
@@ -151,30 +153,33 @@ def _of_papers(
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in annotated abstracts, NCBI disease and BC5CDR: to be normalized, and to find synonyms.
+# The benchmark: mentions in annotated abstracts, scored by normalization and synonym retrieval.
 #
 # Phan et al. 2019 (BNE), sections 4.2 and 4.3. A fold is a type of mention: Disease, Chemical.
 
-_FLAGS = (
-    Flag(
-        "--exact-match",
-        "annotated abstracts for training, of one benchmark or of all: mentions that stand there "
-        "are answered as there (XM, a score of its own)",
-        default=[],
-        argparse={"nargs": "+", "metavar": "[NAME=]FILE"},
-    ),
-    Flag(
-        "--wmd",
-        "score mentions in text also by Word Mover's Distance; with --vectors-of words",
-        default=False,
-        argparse={"action": "store_true"},
-    ),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(Options):
+    """Options of mentions in text."""
+
+    exact_match: Annotated[
+        tuple[str, ...],
+        Flag(
+            "annotated abstracts for training, of one benchmark or of all: mentions that stand "
+            "there are answered as there (XM, a score of its own)",
+            "[NAME=]FILE",
+            heading="names",
+        ),
+    ] = ()
+    wmd: Annotated[
+        bool,
+        Flag("score mentions in text also by Word Mover's Distance; with --vectors-of words"),
+    ] = False
 
 
 @dataclass(frozen=True)
 class AnnotatedText(NormalizationBenchmark):
-    """Mentions by their type; those without a concept in the dictionary are left out.
+    """Mentions by type; those whose concept the dictionary lacks are left out.
 
     Attributes:
       exact: of each fold the concepts that training annotations give each mention, or ""; no folds
@@ -196,8 +201,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
           acc@1 with abbreviations written out, and MAP of the names of its concept among those of
           the 20 best concepts by BM25. Mentions whose concept the dictionary lacks are left out.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
-    flags_under: ClassVar[str] = "names"
+    options: ClassVar[type[Options]] = TextOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MENTIONS_IN_TEXT
 
     @classmethod
@@ -219,7 +223,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
     @cached_property
     def baselines(self) -> dict[str, Baseline]:
-        """What needs no encoder, by its name."""
+        """The baselines, which need no encoder, by name."""
         jaccard = WordJaccard(self.searched.names.names)
         return {SAME_WORDS: SameWords(jaccard), JACCARD: jaccard}
 
@@ -242,7 +246,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def values_of(
         self, measure: Measure, fold: NormalizationFold, right: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """What each mention adds to scores, and scores that are no means over mentions.
+        """The contribution of each mention to scores, and scores that are not means over mentions.
 
         Args:
           measure: of the candidates.
@@ -261,14 +265,16 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
-        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        result = evaluate_normalization(
+            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
+        )
+        record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         baselines = {name: dict(scores) for name, scores in self.without_encoder.items()}
-        if options["wmd"]:
+        if options.of(TextOptions).wmd:
             for name, scores in self.by_word_movers(vectors).items():
                 baselines[name] |= scores
         cosine = Cosine(vectors, self.searched.names.names, self.searched.rows)
-        record = self.completed(record, result, cosine, baselines, options["seed"])
+        record = self.completed(record, result, cosine, baselines, options.seed)
         return with_answers(record, self, result, vectors, options)
 
     def by_word_movers(self, vectors: Vectors) -> dict[str, dict[str, dict[str, float]]]:
@@ -287,7 +293,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         baselines: Mapping[str, dict[str, dict[str, float]]],
         seed: int,
     ) -> EvaluationRecord:
-        """The record of normalization with retrieval, exact matches and baselines beside it."""
+        """The normalization record, extended by retrieval, exact matches and baselines."""
         results = result.folds or {self.folds[0].name: result}
         folds: dict[str, dict[str, Any]] = {}
         groups = []
@@ -342,7 +348,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
 
 
 def _pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
-    """The distinct pairs of mention and gold of a fold, and which of them each mention is."""
+    """The distinct (mention, gold) pairs of a fold, and the pair of each mention."""
 
     place_of: dict[Pair, int] = {}
     places = [
@@ -358,7 +364,7 @@ def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Annotated abstracts in, mentions with the concepts of a dictionary that they mean out.
+# Mentions of annotated abstracts, with their concepts in the dictionary.
 #
 # As Phan et al. 2019 (BNE), section 4.3, read NCBI disease and BC5CDR: abbreviations are written
 # out as their own document explains them; a composite mention ("ocular and auditory toxicity") is
@@ -401,7 +407,7 @@ class _TextMentions:
 
     @cached_property
     def answers(self) -> dict[str, tuple[str, ...]]:
-        """The gold of each string, in small letters; of several the most frequent, then first."""
+        """The most frequent gold of each lower-cased string; ties go to the first."""
         seen: dict[str, Counter[tuple[str, ...]]] = {}
         for string, gold in zip(self.strings, self.gold, strict=True):
             seen.setdefault(string.lower(), Counter())[gold] += 1
@@ -434,7 +440,7 @@ def _mentions_by_type(path: Path) -> dict[str, _TextMentions]:
 
 
 class _TextFolds(NamedTuple):
-    """What `AnnotatedText` is made of; see there."""
+    """The content of an `AnnotatedText`."""
 
     folds: list[NormalizationFold]
     exact: dict[str, list[str]]
@@ -487,9 +493,9 @@ def _read_folds(given: Given) -> _TextFolds:
 
 
 def _training_files(given: Given) -> list[Path]:
-    """The files of --exact-match that are meant for a benchmark."""
+    """The files of --exact-match that belong to a benchmark."""
     files = []
-    for argument in given.options.get("exact_match", []):
+    for argument in given.options.of(TextOptions).exact_match:
         name, equals, path = argument.partition("=")
         if not equals or Path(argument).exists():
             files.append(Path(argument))
@@ -522,21 +528,21 @@ def _concepts_of_identifiers(
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention adds to the scores of retrieval and normalization, by any measure.
+# The contribution of each mention to the scores, for any measure of similarity.
 
 _ACCURACY, _EXACT, _MAP = "acc@1", "acc@1 + XM", "map"
 _REACHED, _MAP_REACHED, _MAP_DISTINCT = "reached", "map of reached", "map of distinct"
 
 
 class Pair(NamedTuple):
-    """A mention and the concepts, joined with "|", any of which it means."""
+    """A mention, and the concepts, joined with "|", any of which is right."""
 
     mention: str
     gold: str
 
 
 class SearchedNames:
-    """The names of a dictionary, and what BM25 finds among them for mentions, each once."""
+    """The names of a dictionary, and BM25's candidates for each distinct mention."""
 
     def __init__(self, dictionary: Dictionary, mentions: Sequence[str]):
         self.names = NamesByConcept(dictionary)
@@ -595,7 +601,8 @@ class SearchedNames:
 
 
 def _with_exact_matches(right: np.ndarray, gold: Sequence[str], exact: Sequence[str]) -> np.ndarray:
-    """What XM makes of answers, float [n]: where training has the mention, its concept is taken.
+    """XM's answers, float [n]: the concept of a mention that is in the training data, else the
+    given one.
 
     Args:
       right: float [n], of each mention the chance that its answer is right.

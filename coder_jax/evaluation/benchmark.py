@@ -1,5 +1,4 @@
-"""The protocol of a benchmark: what a kind of benchmark says of itself, so that `evaluate` needs
-to know none.
+"""The protocol of a benchmark, through which `evaluate` handles all kinds alike.
 
 A kind is a class: a dataclass of what was read, with the methods below. Its instances are
 benchmarks. It stands in a file of its own and in one line of `benchmarks.BENCHMARKS`; flags,
@@ -12,11 +11,11 @@ is imported where it is called.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
@@ -24,41 +23,32 @@ from coder_jax.evaluation.results import Table
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import tab_separated
+from data_pipeline.flags import Flag
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
-# Values of the flags of all kinds, and "seed", by name ("only_these_types"): each kind takes what
-# is its own.
-Options = Mapping[str, Any]
+OwnOptions = TypeVar("OwnOptions", bound="Options")
 
 _NO_TABLE_OF_TEXT = (".zip", ".xml", ".tar.gz", ".tgz", ".tar")
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A flag of `evaluate` that one kind of benchmark reads.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line asks of the kinds of benchmarks.
 
-    Attributes:
-      name: as it is typed, "--neighbours".
-      default: its value where it is not given.
-      least: smaller numbers are refused (of a list, each).
-      argparse: what else `ArgumentParser.add_argument` is to know: type, nargs, choices, metavar.
+    A kind with flags of its own has a subclass (`Benchmark.options`); the options of an evaluation
+    are of all these classes at once (`benchmarks.options_with`).
     """
 
-    name: str
-    help: str
-    default: Any = None
-    least: int | None = None
-    argparse: Mapping[str, Any] = field(default_factory=dict)
+    seed: Annotated[int, Flag("for all random draws", least=0, heading="options")] = 0
 
-    @property
-    def option(self) -> str:
-        """Its key in `Options`: "only_these_types" of "--only-these-types"."""
-        return self.name.removeprefix("--").replace("-", "_")
+    def of(self, own: type[OwnOptions]) -> OwnOptions:
+        """As the options of one kind; its defaults where they are not among them."""
+        return self if isinstance(self, own) else own(seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What stands at the path of a benchmark, looked at once for all kinds."""
+    """The file at a benchmark's path, inspected once for all kinds."""
 
     path: Path
 
@@ -68,13 +58,13 @@ class Found:
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether it may be a file of rows: not a folder, an archive or XML, and not absent."""
+        """Whether the path may be a file of rows: not a folder, an archive, XML, or missing."""
         packed = self.path.name.lower().endswith(_NO_TABLE_OF_TEXT)
         return not packed and self.path.exists() and not self.is_folder
 
     @cached_property
     def first_row(self) -> list[str]:
-        """The tab-separated fields of the first line of a file of rows; none of anything else.
+        """The tab-separated fields of the first line of a file of rows; empty for anything else.
 
         BadInput for a file that is empty or not UTF-8.
         """
@@ -92,25 +82,25 @@ class Found:
 
 @dataclass(frozen=True)
 class Given:
-    """What a benchmark is read with.
+    """The inputs from which a benchmark is read.
 
     Attributes:
       name: under which results are reported.
       path: a file or a folder, or a word that a kind claims, such as paper:knowledge.
       dictionary: searched in place of the benchmark's own; of relations, what names the concepts.
       retired_cuis: which CUIs were merged into which.
-      options: values of the flags of all kinds.
+      options: of all kinds.
     """
 
     name: str
     path: Path
     dictionary: Dictionary | None = None
     retired_cuis: RetiredCuis | None = None
-    options: Options = field(default_factory=dict)
+    options: Options = Options()
 
 
 class Benchmark(ABC):
-    """One benchmark; the class is its kind.
+    """The protocol of a benchmark; a subclass is a kind of benchmark.
 
     Attributes:
       name: under which results are reported.
@@ -118,7 +108,7 @@ class Benchmark(ABC):
       kind: of its records. Those of one kind share a table; kinds may share one.
       formats: lines for whoever gave a path that no kind knows: what files of it look like.
       about: lines for `evaluate --help`.
-      flags, flags_under: its own flags, and the heading of `--help` that they stand under.
+      options: the class of its own options.
       published: rows of papers; shown below those of a benchmark whose name holds theirs.
       takes_features: vectors as they are, not of unit length, are asked of the encoder while it is
         scored; so its terms are not encoded before.
@@ -131,8 +121,7 @@ class Benchmark(ABC):
     kind: ClassVar[str]
     formats: ClassVar[str]
     about: ClassVar[str]
-    flags: ClassVar[tuple[Flag, ...]] = ()
-    flags_under: ClassVar[str] = "other benchmarks"
+    options: ClassVar[type[Options]] = Options
     published: ClassVar[tuple[PublishedRow, ...]] = ()
     takes_features: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False
@@ -140,16 +129,18 @@ class Benchmark(ABC):
     @classmethod
     @abstractmethod
     def claims(cls, found: Found) -> bool:
-        """Whether a path is surely of this kind, by a name, an ending or a header of its own."""
+        """Whether a path is certainly of this kind, by its name, ending or header."""
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
-        """Whether a path that no kind claims may be of this kind, such as by its columns alone."""
+        """Whether a path that no kind claims may be of this kind, for instance by its columns."""
         return False
 
     @classmethod
     def brings_dictionary(cls, path: Path) -> bool:
-        """Whether what is searched lies in the path too, so that none given for all is taken."""
+        """Whether the path contains its own dictionary, so that one given for all benchmarks is not
+        used.
+        """
         return False
 
     @classmethod
@@ -162,10 +153,14 @@ class Benchmark(ABC):
 
     @abstractmethod
     def keys(self, keyed_by: str) -> list[str]:
-        """What it needs vectors of, by TERMS or by CONCEPTS; BadInput if it has none of these."""
+        """The TERMS or CONCEPTS that need vectors; BadInput if the benchmark has none of that
+        type.
+        """
 
     def dictionaries(self) -> list[Dictionary]:
-        """What is searched, each once: other evaluations search it too, so its vectors are kept."""
+        """The distinct dictionaries that are searched; their vectors are cached for other
+        evaluations.
+        """
         return []
 
     @abstractmethod

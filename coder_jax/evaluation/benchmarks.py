@@ -1,15 +1,15 @@
-"""All kinds of benchmarks: which one a path is of, reading, scoring, and tables of results."""
+"""All kinds of benchmarks: the kind of a path, reading, scoring, and tables of results."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coder_jax.evaluation.annotated_text import AnnotatedText
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.case_studies import CaseStudy
 from coder_jax.evaluation.concepts import ConceptSet
 from coder_jax.evaluation.given_groups import Quaero
@@ -30,12 +30,12 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# All benchmarks, a line each: which kind a path is of, reading it, and scoring it.
+# The list of all benchmarks; the kind of a path, reading and scoring.
 #
 # To add one, write its class (see `benchmark.Benchmark`) and put it into BENCHMARKS.
 
-# In the order of help, messages and tables. A path goes to the first that claims it, else to the
-# first that would take it.
+# In the order of help, messages and tables. A path goes to the first kind that claims it, else to
+# the first that would take it.
 BENCHMARKS: tuple[type[Benchmark], ...] = (
     Mentions,
     Folds,
@@ -80,7 +80,7 @@ def read_benchmark(
     *,
     dictionary: Dictionary | None = None,
     retired_cuis: RetiredCuis | None = None,
-    **options: Any,
+    options: Options | None = None,
 ) -> Benchmark:
     """Reads a benchmark of any kind.
 
@@ -91,7 +91,7 @@ def read_benchmark(
       retired_cuis: gold CUIs and those of the dictionary are replaced by what they were merged
         into; of relations, what a retired concept is named after; of pairs and concepts, what a
         CUI without a concept vector is looked up under.
-      options: values of flags, such as types; those that are not given have their defaults.
+      options: of all kinds; None: their defaults.
 
     Returns:
       A `Benchmark`, of the kind that takes the path.
@@ -100,23 +100,26 @@ def read_benchmark(
       BadInput: no known format, a broken row, no dictionary, or no mention whose gold concept is
         in the dictionary.
     """
-    given = Given(name, Path(path), dictionary, retired_cuis, options_with(options))
+    given = Given(name, Path(path), dictionary, retired_cuis, options or Options())
     return kind_of(path).read(given)
 
 
 def score(
-    benchmark: Benchmark, vectors: Vectors, encoder: EncoderRecord, **options: Any
+    benchmark: Benchmark,
+    vectors: Vectors,
+    encoder: EncoderRecord,
+    options: Options | None = None,
 ) -> EvaluationRecord:
     """Scores one benchmark; of word vectors, counts the terms that have some of their words only.
 
     Args:
-      options: values of flags, such as neighbours; those that are not given have their defaults.
+      options: of all kinds; None: their defaults.
 
     Raises:
       BadInput: concept vectors for a benchmark that has only terms, or vectors that cannot be used.
       Stopped: a signal asked for it.
     """
-    record = benchmark.score(vectors, encoder, options_with(options))
+    record = benchmark.score(vectors, encoder, options or Options())
     if not isinstance(vectors, WordVectors):
         return record
     partly = vectors.partly_known(benchmark.keys(TERMS))
@@ -129,7 +132,7 @@ def score(
 
 
 def _makers_of_tables() -> dict[str, type[Benchmark]]:
-    """For each kind of records the class that makes its table: the first of several."""
+    """The class that makes the table for each kind of record: the first of several."""
     makers: dict[str, type[Benchmark]] = {}
     for one in BENCHMARKS:
         makers.setdefault(one.kind, one)
@@ -141,46 +144,26 @@ def published_for(name: str) -> list[PublishedRow]:
     return [row for one in _makers_of_tables().values() for row in rows_for(name, one.published)]
 
 
-def flags_by_heading() -> dict[str, list[Flag]]:
-    """The flags of all kinds, under the headings of `--help`; one that kinds share comes once."""
-    headings: dict[str, list[Flag]] = {}
-    for one in BENCHMARKS:
-        for flag in one.flags:
-            under = headings.setdefault(one.flags_under, [])
-            if flag not in under:
-                under.append(flag)
-    return headings
-
-
-def all_flags() -> list[Flag]:
-    """The flags of all kinds."""
-    return [flag for flags in flags_by_heading().values() for flag in flags]
-
-
-def options_with(chosen: Mapping[str, Any]) -> Options:
-    """The options that were chosen, and the defaults of the others.
-
-    ValueError for one that no kind has.
-    """
-    defaults = {"seed": 0} | {flag.option: flag.default for flag in all_flags()}
-    if unknown := chosen.keys() - defaults.keys():
-        raise ValueError(f"found the options {sorted(unknown)}; expected some of {[*defaults]}")
-    return defaults | dict(chosen)
+def options_with(**chosen: Any) -> Options:
+    """The options of all kinds: those that were chosen, and the defaults of the others."""
+    own = tuple(dict.fromkeys(one.options for one in BENCHMARKS if one.options is not Options))
+    of_all: type[Options] = dataclass(frozen=True, kw_only=True)(type("OptionsOfAll", own, {}))
+    return of_all(**chosen)
 
 
 # -------------------------------------------------------------------------------------------------
-# Tables of records: one for each kind of benchmark; and tables as text.
+# Tables of records, one for each kind of benchmark, and tables as text.
 
 
-def print_records(records: Sequence[EvaluationRecord], **options: Any) -> None:
+def print_records(records: Sequence[EvaluationRecord], options: Options | None = None) -> None:
     """Prints the tables of `tables_of`."""
-    for number, table in enumerate(tables_of(records, **options)):
+    for number, table in enumerate(tables_of(records, options)):
         if number:
             print()
         print_table(*table)
 
 
-def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table]:
+def tables_of(records: Sequence[EvaluationRecord], options: Options | None = None) -> list[Table]:
     """A table for each kind of benchmark that there is: benchmarks x poolings.
 
     Where gold concepts are unreachable, a second row has the scores of the other mentions. Below
@@ -189,9 +172,9 @@ def tables_of(records: Sequence[EvaluationRecord], **options: Any) -> list[Table
 
     Args:
       records: of any kinds.
-      options: values of flags that tables know, such as k of acc@k; defaults for the others.
+      options: of all kinds, such as k of acc@k; None: their defaults.
     """
-    chosen, makers = options_with(options), _makers_of_tables()
+    chosen, makers = options or Options(), _makers_of_tables()
     by_kind = {kind: [record for record in records if record.kind == kind] for kind in makers}
     return [makers[kind].table(own, chosen) for kind, own in by_kind.items() if own]
 
@@ -218,7 +201,7 @@ def print_table(header: list[str], rows: list[Row]) -> None:
 
 
 def _printed_cells(row: Row) -> list[str]:
-    """The cells of a row; a published one says so in its first."""
+    """The cells of a row; a published row is marked in its first cell."""
     if not row.published:
         return [*row.cells]
     label = f"{row.cells[0]}: {row.encoder} (published, {row.published})"

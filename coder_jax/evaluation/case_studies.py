@@ -1,4 +1,4 @@
-"""Case studies: the nearest terms of a dictionary to some terms, to read, without a score.
+"""Case studies: the nearest dictionary terms of some terms, for reading; there is no score.
 
 The papers' case studies (CODER, tables 6 and 7) look terms of one concept in many languages, and
 two English ones, up among the English terms of all concepts that ICD-9-CM has:
@@ -17,6 +17,7 @@ import numpy as np
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.concepts import ConceptOptions
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import Row, Table
 from coder_jax.evaluation.vectors import Vectors, terms_only
@@ -123,12 +124,14 @@ terms     a TSV file with the header term, or language and term, or paper:cross-
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         return _case_study_record(
-            self, _nearest_terms(vectors, self, options["neighbours"] or _NEAREST), encoder
+            self,
+            _nearest_terms(vectors, self, options.of(ConceptOptions).neighbours or _NEAREST),
+            encoder,
         )
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """The nearest terms of each, one a row, and what the paper has in their place."""
+        """The nearest terms of each, one per row, beside those that the paper prints."""
         header = ["nearest terms of", "nearest", "cosine", "concept", "pooling", "published"]
         rows = []
         for record in records:
@@ -177,7 +180,7 @@ def _cases_of_file(path: Path) -> list[CaseTerm]:
 
 
 class _UnitVectors:
-    """The vectors of terms at length 1, looked up as `search` asks for them: one block is held."""
+    """Unit vectors of terms, computed when `search` asks for them; one block is held."""
 
     def __init__(self, vectors: Vectors, terms: Sequence[str], width: int):
         self._vectors, self._terms, self.shape = vectors, terms, (len(terms), width)

@@ -1,4 +1,4 @@
-"""Two results on the same mentions, compared mention by mention: is one better, or was it chance?
+"""Compares two results on the same mentions: a paired test of whether one is better.
 
 Both were looked up for the same mentions, so their differences say more than two intervals do: most
 mentions are as easy for one as for the other. What is compared is what records keep of each
@@ -116,7 +116,7 @@ def _pairs_of(
 
 
 def _mentions_of(record: EvaluationRecord) -> tuple[str, str]:
-    """What two records must have in common."""
+    """What two records must have in common to be compared."""
     return record.kind, record.content_hash
 
 
@@ -148,7 +148,9 @@ def _differences_of(
 
 
 def _values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> _Values:
-    """What each mention of a fold adds to the scores that are compared, those of acc@k by `ks`."""
+    """The contribution of each mention of a fold to the compared scores; `ks` are those of
+    acc@k.
+    """
     values = rank_values(*ranks, ks=ks or [1])
     if record.kind == GroupedMentions.kind:
         return _grouped_values(record, fold, values)
@@ -169,13 +171,13 @@ def _grouped_values(record: EvaluationRecord, fold: str, values: _Values) -> _Va
 
 
 def _mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> _Values:
-    """What each mention of a sub-corpus adds to precision and F1, whose mean they are."""
+    """The contribution of each mention of a sub-corpus to precision and F1."""
     pairs = record.folds.get(fold, {}).get("counts", {}).get("annotations", len(hits))
     return {"precision": hits, "f1": hits * 2 * len(hits) / (len(hits) + pairs)}
 
 
 def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
-    """The places of the gold concepts of each fold; BadInput where they are broken or not kept."""
+    """The ranks of each fold's gold concepts; BadInput if they are missing or broken."""
     kept = record.answers and record.answers.ranks
     if not kept:
         raise BadInput(
@@ -225,7 +227,7 @@ def _p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
 
 
 def _cells_of(found: _Difference) -> list[str]:
-    """The cells behind the first: scores in percent, p with three decimals."""
+    """The cells after the first: scores in percent, p with three decimals."""
     low, high = found.interval
     return [
         "MRR" if found.score == "mrr" else found.score,

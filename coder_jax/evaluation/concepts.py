@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import MCSM, MCSM_TYPES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -25,44 +25,48 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import CONCEPTS, Vectors
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_separated
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import Known, RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# A set of concepts with semantic types, to be scored by MCSM (`mcsm`).
+# The benchmark: a set of concepts with semantic types.
 #
 # It is read from a dataset folder as `data_pipeline.build` makes it, or from a TSV file with the
 # header CUI, semantic types (joined with "|"), term.
 
 _NEIGHBOURS = 40
 _HEADER = ("cui", "semantic types", "term")
-_FLAGS = (
-    Flag(
-        "--types",
-        "semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
-        default=[],
-        argparse={"nargs": "+", "metavar": "TYPE"},
-    ),
-    Flag(
-        "--neighbours",
-        "nearest concepts that MCSM looks at (default: 40, as in the papers), or nearest terms "
-        "that are listed for each term of case studies (default: 5)",
-        least=1,
-        argparse={"type": int},
-    ),
-    Flag(
-        "--only-these-types",
-        "neighbours come from the evaluated types only, as in CODER's released code",
-        default=False,
-        argparse={"action": "store_true"},
-    ),
-    Flag(
-        "--sample",
-        "score so many of each type, drawn at random (default: all)",
-        least=1,
-        argparse={"type": int, "metavar": "CONCEPTS"},
-    ),
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptOptions(Options):
+    """Options of concepts and of case studies."""
+
+    types: Annotated[
+        tuple[str, ...],
+        Flag(
+            "semantic types to evaluate, such as Finding (default: the six of the CODER papers)",
+            "TYPE",
+            heading="concepts",
+        ),
+    ] = ()
+    neighbours: Annotated[
+        int | None,
+        Flag(
+            "nearest concepts that MCSM looks at (default: 40, as in the papers), or nearest terms "
+            "that are listed for each term of case studies (default: 5)",
+            least=1,
+        ),
+    ] = None
+    only_these_types: Annotated[
+        bool,
+        Flag("neighbours come from the evaluated types only, as in CODER's released code"),
+    ] = False
+    sample: Annotated[
+        int | None,
+        Flag("score so many of each type, drawn at random (default: all)", "CONCEPTS", least=1),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ class ConceptSet(Benchmark):
 concepts  a dataset folder, or a TSV file with the header CUI, semantic types, term. Scored by
           MCSM: how many of a concept's nearest concepts are of its semantic type. (A dataset built
           with --hold-out-concepts is scored by coverage.)"""
-    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
-    flags_under: ClassVar[str] = "concepts"
+    options: ClassVar[type[Options]] = ConceptOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MCSM
 
     @classmethod
@@ -103,11 +106,11 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
     @classmethod
     def read(cls, given: Given) -> ConceptSet:
         read = _read_dataset_concepts if given.path.is_dir() else _read_concept_list
-        found = read(given.name, given.path, given.options["types"])
+        found = read(given.name, given.path, given.options.of(ConceptOptions).types)
         return replace(found, retired_cuis=given.retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
-        """What may be looked up: terms; or concepts, and what retired ones were merged into."""
+        """The keys that may be looked up: terms; or concepts, and successors of retired ones."""
         if keyed_by != CONCEPTS:
             return self.terms
         merged = self.retired_cuis
@@ -115,7 +118,7 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return list(dict.fromkeys([*self.concepts, *new]))
 
     def looked_up(self, keyed_by: str, known: Known) -> list[str]:
-        """What stands for each concept: its term, or itself, or what it was merged into.
+        """The key of each concept: its term, itself, or its successor.
 
         A concept that was merged into one of the set, or into the same as another, stays as it is:
         the set holds each once.
@@ -130,8 +133,13 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
         return keys
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        chosen = {name: options[name] for name in ("only_these_types", "sample", "seed")}
-        chosen = {"k": options["neighbours"] or _NEIGHBOURS, **chosen}
+        own = options.of(ConceptOptions)
+        chosen: dict[str, Any] = {
+            "k": own.neighbours or _NEIGHBOURS,
+            "only_these_types": own.only_these_types,
+            "sample": own.sample,
+            "seed": own.seed,
+        }
         result, counts = _evaluate_concept_similarity(vectors, self, **chosen)
         return _concept_similarity_record(self, result, counts, encoder, **chosen)
 
@@ -226,7 +234,7 @@ def _check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list
 
 
 # -------------------------------------------------------------------------------------------------
-# MCSM, medical conceptual similarity measure: are a concept's nearest concepts of its type?
+# MCSM, the medical conceptual similarity measure: do a concept's nearest concepts share its type?
 #
 # Choi et al. 2016, as both CODER papers use it (v1 section 4.3; CODER section 4.5): over a set V of
 # concepts, a semantic type T and k neighbours,
@@ -269,7 +277,8 @@ def _evaluate_concept_similarity(
     sample: int | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, _ConceptSimilarity], dict[str, int]]:
-    """MCSM of every type, and counts: concepts; missing, without a vector; retired, with another's.
+    """MCSM of every type, with the numbers of concepts, of those without vector, and of retired
+    ones.
 
     Args:
       vectors: of terms or of concepts. Concepts without a vector are left out of V, as they have

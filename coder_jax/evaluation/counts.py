@@ -1,4 +1,4 @@
-"""How many concepts of a dictionary are nearer to a mention than its gold one, block by block.
+"""Counts of the concepts that are nearer to a mention than its gold concept, computed in blocks.
 
 A concept is as near as its nearest term, so a block of terms is a run of the dictionary in order of
 the concept: all but the last of its concepts are known when it ends, and of that one the largest
@@ -29,14 +29,14 @@ from coder_jax.evaluation.ranks import GoldCounts, ahead_and_tied
 from data_pipeline import process
 from data_pipeline.files.tables import split_concepts
 
-# Terms and mentions that are compared at a time: 32 MB of similarities in float32.
+# The numbers of terms and mentions compared at a time: 32 MB of float32 similarities.
 _BLOCK_PAIRS, _BLOCK_MENTIONS = 16384, 512
 _NO_GOLD = -2.0  # below all cosines
 
 
 @dataclass(frozen=True)
 class ConceptRows:
-    """The rows of a dictionary by concept, and where their vectors come from.
+    """The rows of a dictionary, grouped by concept, and the source of their vectors.
 
     Attributes:
       vectors_of: int [n] row numbers -> float [n, D], of any length; it is asked for one block at a
@@ -52,7 +52,7 @@ class ConceptRows:
 
 
 class _Block(NamedTuple):
-    """A run of (row, concept) pairs, filled up with zeros to the shape that all blocks have."""
+    """A run of (row, concept) pairs, zero-padded to the common shape of all blocks."""
 
     vectors_PD: np.ndarray  # float32, unit length
     places_P: np.ndarray  # int32: which of the block's concepts, from 0 on; P for padding
@@ -62,7 +62,7 @@ class _Block(NamedTuple):
 def rows_by_concept(
     vectors_of: Callable[[np.ndarray], np.ndarray], concepts: Sequence[str]
 ) -> ConceptRows:
-    """Makes a dictionary ready for `count_ranks`.
+    """Prepares a dictionary for `count_ranks`.
 
     Args:
       vectors_of: see `ConceptRows`.
@@ -91,7 +91,7 @@ def _check_labels(name: str, vectors: Rows, labels: Sequence[str]) -> None:
 def count_ranks(
     mention_vectors: np.ndarray, gold: Sequence[str], dictionary: ConceptRows, tie_tolerance: float
 ) -> GoldCounts:
-    """Counts, for each mention, the concepts ahead of its gold one and tied with it.
+    """Counts, for each mention, the concepts ahead of its gold concept and those tied with it.
 
     Args:
       mention_vectors: float [M, D], any length; cosines are taken here.
@@ -219,7 +219,7 @@ def _filled(rows: np.ndarray, size: int, value: float) -> np.ndarray:
 
 
 def _nearest(vectors_PD: jax.Array, places_P: jax.Array, mentions_DB: jax.Array) -> jax.Array:
-    """The largest cosine of each concept of a block, [P, B]; minus infinity where there is none."""
+    """The largest cosine of each concept of a block, [P, B]; minus infinity for an empty place."""
     cosine_PB = dot_products(vectors_PD, mentions_DB)
     return jax.ops.segment_max(cosine_PB, places_P, len(places_P), indices_are_sorted=True)
 

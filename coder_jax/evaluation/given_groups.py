@@ -1,4 +1,4 @@
-"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), as MLNorm is scored."""
+"""Normalization of mentions whose semantic group is given (QUAERO, MANTRA), scored as in MLNorm."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import polars as pl
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.normalization import (
     ANSWERS,
     MOST_RANKS,
+    NormalizationOptions,
     TermRows,
     answer_columns,
     cleaned,
@@ -45,6 +46,7 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, groups_of_concepts
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, split_concepts
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import GROUPS, PARTS, QuaeroMention, is_quaero, read_quaero
 from data_pipeline.terminology.cleaning import clean
@@ -52,7 +54,7 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 from data_pipeline.terminology.semantic_groups import ANY, group_number
 
 # -------------------------------------------------------------------------------------------------
-# The floor of what is trained on mentions: the CUI that a mention mostly had in training.
+# A baseline from the training mentions: the CUI that a mention most often had.
 
 _Key = tuple[str, str]  # semantic group, string
 
@@ -60,7 +62,7 @@ _Key = tuple[str, str]  # semantic group, string
 def _majority_cuis(
     groups: Sequence[str], texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[_Key, str]:
-    """The most frequent CUI of each (group, string); of equally frequent ones the first.
+    """The most frequent CUI of each (group, string); ties go to the first.
 
     Args:
       groups, texts, gold: of the mentions to learn from. Strings are compared as MLNorm cleans
@@ -80,15 +82,15 @@ def _majority_answers(
 
 
 def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
-    """What mentions are compared by."""
+    """The keys by which mentions are compared."""
     cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
     return list(zip(groups, cleaned, strict=True))
 
 
 # -------------------------------------------------------------------------------------------------
-# The test sets of QUAERO as columns: mentions with gold, and what training mentions would say.
+# The test sets of QUAERO as columns: mentions, gold, and the baseline's answers.
 
-# Test set -> the year whose test set it was, and the sets that its systems could be trained on.
+# Test set -> its year, and the sets that systems of that year could be trained on.
 _TEST_SETS = {"dev": ("2015", ("train",)), "test": ("2016", ("train", "dev"))}
 
 _Corpus = Mapping[tuple[str, str], Sequence[QuaeroMention]]
@@ -118,7 +120,7 @@ class NotedMentions:
 
     @property
     def mistyped(self) -> int:
-        """How many gold CUIs are none, such as C153057."""
+        """How many gold values are not CUIs, such as C153057."""
         return sum(not _is_cui(cui) for cuis in self.noted for cui in cuis)
 
     def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
@@ -198,9 +200,9 @@ def _mention_sets(
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention with a given group was answered: for the record, and as a table.
+# The answers to mentions with given groups: as a record, and as a table.
 #
-# As `normalization`, for whatever is a `GroupNormalizer`.
+# As in `normalization`, for any `GroupNormalizer`.
 
 _NOTHING = Distribution(low=0.0, high=1.0, right=[0], wrong=[0])
 
@@ -220,18 +222,18 @@ class _SetAnswers:
 
     @property
     def similarities(self) -> np.ndarray:
-        """float [M], of the first answer; -inf where there is none."""
+        """float [M], of the first answer; -inf for no answer."""
         return np.array([found[0][1] if found else -np.inf for found in self.answers])
 
     @property
     def ranks(self) -> GoldCounts:
-        """The places as `evaluate --compare` reads them."""
+        """The ranks of the gold, as `evaluate --compare` reads them."""
         none = np.zeros_like(self.places)
         return GoldCounts(np.maximum(self.places - 1, 0), none, none + 1, self.places > 0)
 
 
 def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
-    """What a scorer's normalizer answers to the mentions of a set."""
+    """The answers of a scorer's normalizer to the mentions of a set."""
     answers, places = [], []
     for text, group, gold in zip(mentions.texts, mentions.groups, mentions.gold, strict=True):
         row = scorer.place[text, group]
@@ -246,7 +248,7 @@ def _answers_of(scorer: _Scorer, mentions: NotedMentions) -> _SetAnswers:
 
 
 def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> Answers:
-    """What a record says of the answers, as `record._Answers`; tables of them are written.
+    """The answers as recorded (`record._Answers`); also writes their tables.
 
     Args:
       scorer: of the benchmark.
@@ -319,7 +321,7 @@ def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl
 
 
 # -------------------------------------------------------------------------------------------------
-# Precision, recall and F1 of one answer for each mention, as MLNorm's code counts or as BRATEval.
+# Precision, recall and F1 of one answer per mention, counted as by MLNorm's code or as by BRATEval.
 #
 # Mentions may have several gold CUIs, and an answer may be missing, below a threshold. A counting
 # gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
@@ -330,7 +332,7 @@ _Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray
 
 
 def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As the code of MLNorm: each gold CUI of a mention is a mention with a copy of the answer.
+    """Counts as MLNorm's code: each gold CUI of a mention counts as a mention with the same answer.
 
     So of a mention with two gold CUIs, an answer that is one of them is right once and wrong once.
 
@@ -349,7 +351,7 @@ def _count_items(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -
 
 
 def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As BRATEval for CLEF eHealth 2015 (CompareNotesEHealth), with exact_match true.
+    """Counts as BRATEval for CLEF eHealth 2015 (CompareNotesEHealth) with exact_match true.
 
     Per CUI: a right answer is one true positive, a wrong one one false positive, each gold CUI that
     is not the answer one false negative; but all of a mention without an answer are one. The
@@ -369,7 +371,7 @@ def _count_brateval(gold: Sequence[Sequence[str]], answers: Sequence[str | None]
 
 
 def _count_brateval_any(gold: Sequence[Sequence[str]], answers: Sequence[str | None]) -> np.ndarray:
-    """As `_count_brateval` with exact_match false: one gold CUI in common is all of them."""
+    """Counts as BRATEval with exact_match false: one gold CUI in common counts as all."""
     rows = [
         (int(answer in cuis), int(answer is not None), 1)
         for cuis, answer in zip(gold, answers, strict=True)
@@ -420,7 +422,7 @@ def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequen
 
 
 def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
-    """The share of the mentions one of whose gold CUIs is among the first k answers."""
+    """The share of mentions with a gold CUI among the first k answers."""
     hits = [
         not set(cuis).isdisjoint(answers[:k]) for cuis, answers in zip(gold, ranked, strict=True)
     ]
@@ -428,7 +430,7 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose semantic group is given, normalized to one CUI each.
+# The benchmark: mentions with a given semantic group are normalized to one CUI each.
 #
 # The task of MLNorm (Wajsbürt et al. 2021): places and groups of mentions are given, the CUI is
 # asked for. The corpora are `Quaero` and, with --given-groups, `mantra._GroupedMantra`. Answers are
@@ -436,9 +438,40 @@ def _accuracy_at(k: int, gold: Sequence[Sequence[str]], ranked: Sequence[Sequenc
 # scored: `score` makes one of an encoder, by nearest terms; `score_normalizer` takes any other.
 
 
+@dataclass(frozen=True, kw_only=True)
+class _GroupOptions(Options):
+    """Options of mentions whose semantic group is given."""
+
+    threshold: Annotated[
+        tuple[float, ...],
+        Flag(
+            "also score with no answer below these cosines (or probabilities, of a classifier)",
+            "SCORE",
+            heading="mentions with semantic groups",
+        ),
+    ] = ()
+    semantic_groups: Annotated[
+        tuple[str, ...],
+        Flag(
+            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
+            "GROUP",
+            choices=GROUPS,
+        ),
+    ] = ()
+    count_as: Annotated[
+        str,
+        Flag(
+            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
+            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough) "
+            "(default: mlnorm)",
+            choices=tuple(_COUNTINGS),
+        ),
+    ] = "mlnorm"
+
+
 @dataclass(frozen=True)
 class GroupedMentions(Benchmark):
-    """Sets of mentions, each of which has a semantic group and gold CUIs.
+    """Sets of mentions, each with a semantic group and gold CUIs.
 
     Attributes:
       sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
@@ -463,7 +496,7 @@ class GroupedMentions(Benchmark):
 
     @classmethod
     def of_sets(cls, given: Given, sets: list[NotedMentions]) -> Self:
-        """The benchmark of sets with gold as it is called today.
+        """The benchmark of some sets, with gold in current CUIs.
 
         BadInput for a dictionary that does not fit, see `searching`.
         """
@@ -486,7 +519,7 @@ class GroupedMentions(Benchmark):
         return benchmark if given.dictionary is None else benchmark.searching(given.dictionary)
 
     def searching(self, dictionary: Dictionary) -> Self:
-        """The benchmark with what is searched: of a dictionary, the terms of the mentions' groups.
+        """The benchmark with its search space: the dictionary's terms of the mentions' groups.
 
         BadInput for a dictionary without semantic groups, or that holds no gold CUI in its group.
         """
@@ -553,7 +586,7 @@ class GroupedMentions(Benchmark):
         missing: int = 0,
         similarity: str = "cosine of the nearest term",
     ) -> EvaluationRecord:
-        """The record of whatever answers mentions, such as a classifier over concepts.
+        """The record of any normalizer's answers, for instance a classifier's.
 
         Args:
           normalizer: asked once for each distinct mention and group.
@@ -563,25 +596,27 @@ class GroupedMentions(Benchmark):
           similarity: what its scores are.
         """
 
-        scorer = _Scorer(self, normalizer, _COUNTINGS[options["count_as"]], options["threshold"])
+        chosen = options.of(_GroupOptions)
+        scorer = _Scorer(self, normalizer, _COUNTINGS[chosen.count_as], chosen.threshold)
         record = scorer.record(encoder, options, missing=missing, similarity=similarity)
-        answers = _described(scorer, encoder.pooling, options["predictions"])
+        answers = _described(scorer, encoder.pooling, options.of(NormalizationOptions).predictions)
         return replace(record, answers=answers)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """A row for each set and threshold, and below it what is said in `about`."""
+        """A row for each set and threshold, and the notes of `about` below."""
 
         return _table(records, cls.published)
 
 
 def chosen_groups(given: Given) -> tuple[str, ...]:
-    """The groups whose mentions are asked for; none: all."""
-    return tuple(dict.fromkeys(given.options.get("semantic_groups") or ()))
+    """The groups whose mentions are evaluated; all if none is given."""
+    return tuple(dict.fromkeys(given.options.of(_GroupOptions).semantic_groups))
 
 
 # -------------------------------------------------------------------------------------------------
-# QUAERO: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and 2016.
+# The QUAERO benchmark: French drug leaflets and titles, the test sets of CLEF eHealth 2015 and
+# 2016.
 
 
 @dataclass(frozen=True)
@@ -598,29 +633,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
           of 2015 (dev) and 2016 (test). Rows beside them: gold that the dictionary holds alone, and
           the majority CUI of the training mentions.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--threshold",
-            "also score with no answer below these cosines (or probabilities, of a classifier)",
-            default=[],
-            argparse={"nargs": "+", "type": float, "metavar": "SCORE"},
-        ),
-        Flag(
-            "--semantic-groups",
-            f"score mentions of these groups alone, and search theirs ({', '.join(GROUPS)})",
-            default=[],
-            argparse={"nargs": "+", "choices": GROUPS, "metavar": "GROUP"},
-        ),
-        Flag(
-            "--count-as",
-            "how mentions with several gold CUIs count: mlnorm (its code: each CUI is a mention), "
-            "brateval (CLEF's tool), brateval-any (the tool, one CUI in common is enough); "
-            "default: mlnorm",
-            default="mlnorm",
-            argparse={"choices": tuple(_COUNTINGS)},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions with semantic groups"
+    options: ClassVar[type[Options]] = _GroupOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -635,7 +648,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
 
 
 # -------------------------------------------------------------------------------------------------
-# Answers to the mentions whose group is given, and their scores.
+# Answers to mentions with given groups, and their scores.
 
 _RANKED = 100  # answers of each mention that MRR looks at
 _MEANT = (*_MEASURES, "mrr", "acc@1", "acc@5")
@@ -657,7 +670,7 @@ class _Scorer:
         self.benchmark, self.counting, self.thresholds = benchmark, counting, list(thresholds)
         retired = benchmark.retired_cuis
         now = retired.successor if retired else {}
-        # Of today, as the gold is; what two concepts became is in the groups of both.
+        # In current CUIs, as the gold is; a concept merged from two has the groups of both.
         self.concepts = [now.get(one, one) for one in normalizer.concepts]
         self.reach: dict[str, int] = {}
         for concept, bits in zip(self.concepts, normalizer.groups.tolist(), strict=True):
@@ -671,7 +684,7 @@ class _Scorer:
         self, encoder: EncoderRecord, options: Options, *, missing: int, similarity: str
     ) -> EvaluationRecord:
         """The record; its scores are means over the sets, which are its folds."""
-        rng = np.random.default_rng(options["seed"])
+        rng = np.random.default_rng(options.seed)
         benchmark, sets = self.benchmark, self.benchmark.sets
         folds, drawn = {}, []
         for one in sets:
@@ -708,7 +721,7 @@ class _Scorer:
                 "similarity": similarity,
                 "concept": "the best one of the mention's semantic group, which is given",
                 "semantic_groups": list(benchmark.chosen) or "all",
-                "count_as": options["count_as"],
+                "count_as": options.of(_GroupOptions).count_as,
                 "threshold": "none; folds have those that were asked for",
                 "mrr": f"over gold CUIs, 0 beyond {_RANKED} answers; no threshold",
                 "acc@k": "mentions one of whose gold CUIs is among k concepts; no threshold",
@@ -728,7 +741,7 @@ class _Scorer:
     def fold(
         self, one: NotedMentions, rng: np.random.Generator
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """What a record says of a set, and MEASURES of resamples of its mentions."""
+        """The entry of a set in the record, and MEASURES of resamples of its mentions."""
         rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
         numbers, similarities = self.numbers[rows], self.similarities[rows]
         ranked = [self.named(row) for row in numbers]
@@ -769,7 +782,7 @@ class _Scorer:
         return fold, drawn
 
     def named(self, numbers: np.ndarray) -> list[str]:
-        """The distinct concepts of a row of answers, as they are called today."""
+        """The distinct concepts of a row of answers, in current CUIs."""
         return list(dict.fromkeys(self.concepts[number] for number in numbers if number >= 0))
 
     def scores(
@@ -779,7 +792,7 @@ class _Scorer:
         similarities: np.ndarray,
         threshold: float | None = None,
     ) -> dict[str, float]:
-        """MEANT of some mentions; none of no mentions. A threshold moves P, R and F1 alone."""
+        """MEANT of some mentions (none for no mentions). A threshold changes only P, R and F1."""
         if not gold:
             return {}
         counted = self.counting(gold, _answers(ranked, similarities, threshold))
@@ -788,7 +801,7 @@ class _Scorer:
         return found | {"mrr": _mean_reciprocal_rank(gold, ranked)} | accuracies
 
     def majority(self, one: NotedMentions, gold: _Gold) -> Mapping[str, float]:
-        """MEASURES of the CUI that training mentions mostly have; none without these.
+        """MEASURES of the majority-CUI baseline; none without training mentions.
 
         Mentions that have no gold are left out.
         """
@@ -814,13 +827,13 @@ def _answers(
 def _reachable_only(
     kept: _Gold, ranked: _Ranked, similarities: np.ndarray
 ) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
-    """Gold, answers and their scores of the mentions that have any gold left."""
+    """Gold, answers and scores of the mentions that have reachable gold."""
     rows = [row for row, cuis in enumerate(kept) if cuis]
     return [kept[row] for row in rows], [ranked[row] for row in rows], similarities[rows]
 
 
 # -------------------------------------------------------------------------------------------------
-# The table of mentions with groups: set by set, encoders, floor of training mentions, papers.
+# The result table: encoders, baseline and papers' rows for each set.
 
 _SHOWN = (*_MEASURES, "mrr", "acc@1")
 _RESTRICTED = "restricted to reachable gold"
@@ -860,7 +873,9 @@ def _table(records: Sequence[EvaluationRecord], published: Sequence[PublishedRow
 
 
 def _cells(record: EvaluationRecord, name: str, missing: Sequence[str]) -> Iterator[list[str]]:
-    """The rows of a set: without a threshold, then with each; all gold, then what is reachable."""
+    """The rows of a set: without a threshold, then for each; with all gold, then with reachable
+    gold.
+    """
     fold = record.folds[name]
     counts = fold["counts"]
     label, pooling = _label(record, name), record.encoder.pooling
@@ -926,7 +941,7 @@ def _filled(cells: list[str], width: int) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What answers mentions whose semantic group is given: the protocol, and the nearest term.
+# The protocol of what answers mentions with given groups, and its version by nearest term.
 #
 # A classifier over concepts and a plain encoder are scored alike: each gives the best concepts of
 # the group, and how good each is.
@@ -965,7 +980,7 @@ class GroupNormalizer(Protocol):
 
 
 class _NearestTerms:
-    """The concepts with the nearest terms, exact; of equally near ones the first of the dictionary.
+    """The concepts with the nearest terms, exact; ties go to the dictionary's first.
 
     Attributes:
       concepts, groups: see `GroupNormalizer`; concepts are in the order of their first terms.

@@ -1,4 +1,4 @@
-"""Link prediction: the benchmark, the triplets, and the ranks of the true tails."""
+"""Link prediction: the benchmark, its triplets, and the ranks of the true tails."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from data_pipeline.files.tables import content_hash
 from data_pipeline.process import BadInput, poll
 
 # -------------------------------------------------------------------------------------------------
-# Link prediction: triplets whose heads and tails are to be found among all concepts of a file.
+# The benchmark: for each triplet, its head and its tail are to be found among all concepts.
 #
 # Read from a TSV file with the header head, tail, label.
 
 
 @dataclass(frozen=True)
 class LinkBenchmark(RelationFile):
-    """One part: triplets, whose heads and tails are to be found among all concepts."""
+    """Triplets; the head and the tail of each are to be found among all concepts of the file."""
 
     kind: ClassVar[str] = "link prediction"
     formats: ClassVar[str] = "links:    a TSV file with the header head, tail, label"
@@ -65,7 +65,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
         return self.parts[0]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return _score_links(vectors, self, encoder, options["seed"])
+        return _score_links(vectors, self, encoder, options.seed)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -87,7 +87,7 @@ links     a TSV file with the header head, tail, label: link prediction. --dicti
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of triplets in; concepts and relations by number out, and what is known beside them.
+# The triplets of a file with numbered concepts and relations, and other known triplets.
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _known_links(benchmark: LinkBenchmark, numbers: Mapping[str, int]) -> _Links
 
 
 # -------------------------------------------------------------------------------------------------
-# Link prediction: which tail a head and a relation lead to, which head a relation comes from.
+# Ranks of the true tail for a given head and relation, and of the true head for a given tail.
 #
 # A triplet (head, relation, tail) has the score of CODER's term-relation-term similarity, cos(M_r^T
 # e_head, e_tail), or of its TransE-like one, -|e_head + r - e_tail|. The tail is ranked among all
@@ -283,7 +283,7 @@ def _rank_links(
 
 
 def _link_scores(ranks: Mapping[str, _Ranks], chosen_T: np.ndarray) -> dict[str, float]:
-    """The scores of some of the triplets.
+    """The scores of some triplets.
 
     Returns:
       "mrr", "hits@1", "hits@10", over both places, ties broken at random; the same with "_tails"
@@ -306,7 +306,7 @@ def _both_places(ranks: Mapping[str, _Ranks]) -> _Ranks:
 
 
 def _link_values(ranks: Mapping[str, _Ranks]) -> dict[str, np.ndarray]:
-    """What each triplet adds to the scores over both places, float [T], by the score's name."""
+    """The contribution of each triplet to the scores over both places, float [T], by score."""
     found: dict[str, np.ndarray] = {}
     for name, part in {"": _both_places(ranks), "_cosine": ranks["_cosine"]}.items():
         places, _, triplets = part.shape
@@ -360,7 +360,7 @@ def _ranks_of(
 
 
 def _true_concepts(links: _Links, known: _Links, of: str) -> list[np.ndarray]:
-    """For each triplet, all concepts that are true in its place, its own among them.
+    """For each triplet, all concepts that are true in its place, its own included.
 
     Args:
       links, known: see `_rank_links`.

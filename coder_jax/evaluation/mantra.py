@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from xml.etree import ElementTree
 
 import numpy as np
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.given_groups import GroupedMentions, NotedMentions, chosen_groups
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
@@ -35,6 +35,7 @@ from coder_jax.evaluation.results import (
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, decoded
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources import corpora as brat
 from data_pipeline.sources.corpora import check_spans
@@ -136,7 +137,7 @@ def _files_in(path: Path) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
 
 
 def _is_kept(name: PurePosixPath) -> bool:
-    """Whether the corpus may have such a file."""
+    """Whether a file of that name may belong to the corpus."""
     return name.suffix in (".ann", ".txt") or _is_xml(name)
 
 
@@ -149,7 +150,7 @@ def _texts_of(
 ) -> Iterator[tuple[PurePosixPath, Mapping[str, str]]]:
     for name in sorted(contents):
         if _is_xml(name) and ("_gsc_" in name.name.lower() or b"<unit" in contents[name]):
-            # Of the corpus, so a name that is not known is refused; other XML files are no matter.
+            # Part of the corpus, so an unknown name is refused; other XML files are ignored.
             yield name, {".xml": decoded(contents[name], f"{path}/{name}")}
         elif name.suffix == ".ann":
             ann, text = brat.document(contents, name, path)
@@ -187,7 +188,7 @@ def _check_once(
     first: dict[tuple[str, ...], PurePosixPath],
     path: Path,
 ) -> None:
-    """BadInput for a corpus in two XML files, as XML and as brat files, or in a folder's copy.
+    """Raise BadInput for a corpus that is there twice: two XML files, XML and brat, or a copy.
 
     Args:
       fold: the corpus of the file.
@@ -269,7 +270,7 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 
 
 # -------------------------------------------------------------------------------------------------
-# MANTRA GSC: precision, recall and F1 of the CUI that is returned for each mention.
+# Scores of MANTRA GSC: precision, recall and F1 of one CUI for each mention.
 #
 # The score is that of the CODER papers (4.4.2; v1 4.2): one CUI, that of the nearest term, is
 # returned for each mention, so with `hits` mentions whose CUI is among their gold ones, precision =
@@ -278,6 +279,20 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 # have a row of it for whoever compares with the papers' rows.
 
 _MEASURES = ("precision", "recall", "f1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MantraOptions(Options):
+    """Options of MANTRA GSC."""
+
+    given_groups: Annotated[
+        bool,
+        Flag(
+            "give the semantic group of each mention of MANTRA GSC, and search in it alone: scored "
+            "and shown as QUAERO is",
+            heading="mentions with semantic groups",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -292,16 +307,7 @@ class Mantra(NormalizationBenchmark):
 MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionary. Scored by
           precision, recall and F1 of one CUI per mention. What CODER's released code calls F1,
           hits per pair of mention and CUI, is the recall; a second row has it."""
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--given-groups",
-            "give the semantic group of each mention of MANTRA GSC, and search in it alone: scored "
-            "and shown as QUAERO is",
-            default=False,
-            argparse={"action": "store_true"},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions with semantic groups"
+    options: ClassVar[type[Options]] = _MantraOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MANTRA
 
     @classmethod
@@ -314,19 +320,19 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
 
     @classmethod
     def read(cls, given: Given) -> Benchmark:
-        if given.options.get("given_groups"):
+        if given.options.of(_MantraOptions).given_groups:
             return _GroupedMantra.read(given)
         return cls.of_folds(given, _read_mantra(given.path, given.dictionary))
 
     def averaged(self) -> list[str]:
-        """The sub-corpora that are not English, as the papers have none of those; or all."""
+        """The non-English sub-corpora, as in the papers, or all."""
         names = super().averaged()
         return [name for name in names if not name.endswith(" en")] or names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
         result = evaluate_normalization(vectors.encode, self, ks=[1])
-        record = _mantra_record(self, result, encoder, missing, options["seed"])
+        record = _mantra_record(self, result, encoder, missing, options.seed)
         return with_answers(record, self, result, vectors, options)
 
     @classmethod
@@ -398,7 +404,7 @@ def _gold_pairs(fold: NormalizationFold) -> int:
 
 
 def _pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
-    """How many CUIs each mention has, int [n]."""
+    """int [n]: the number of gold CUIs of each mention."""
     return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
 
 
@@ -482,14 +488,14 @@ def _mantra_record(
 
 @dataclass(frozen=True)
 class _GroupedMantra(GroupedMentions):
-    """A set for each language and corpus; a mention of two groups is asked for in each."""
+    """A set for each language and corpus; a mention with two groups is evaluated in each."""
 
     formats: ClassVar[str] = ""
     about: ClassVar[str] = ""
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        """Never: its files are those of `Mantra`, which asks for it."""
+        """Always False: `Mantra` claims the files and uses this class."""
         return False
 
     @classmethod
@@ -516,7 +522,7 @@ def _mention_set(
     successor: Mapping[str, str],
     path: str,
 ) -> NotedMentions:
-    """The mentions of a corpus, each once for each group that its CUIs have.
+    """The mentions of a corpus, once for each group of their CUIs.
 
     Of a CUI of several groups the first is taken. BadInput for a CUI without any.
     """

@@ -1,4 +1,4 @@
-"""Synonyms found by names: BM25 and word movers as baselines, coverage, measures of nearness."""
+"""Synonym benchmarks on names: coverage, retrieval, and the baselines BM25 and word movers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
+from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, ahead_and_tied
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Coverage: how many of a name's synonyms are among the k names that are nearest to it.
+# Coverage: the share of a name's synonyms that are among its k nearest names.
 #
 # Phan et al. 2019 (BNE), section 4.1: the names are all those of concepts that training has not
 # seen. Each name is looked up among all others; coverage at k is the share of its other synonyms
@@ -54,7 +55,7 @@ _COVERAGE_AT = (1, 5, 10, 20, 50)  # the k of coverage at k, unless --k says oth
 
 @dataclass(frozen=True)
 class Coverage(Benchmark):
-    """Names, each once, and the concept of each; a concept has two names or more."""
+    """Distinct names with their concepts; each concept has at least two names."""
 
     name: str
     path: str
@@ -71,7 +72,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
           at k: the share of a name's synonyms among the k names nearest to it, of all names of the
           concepts that training has not seen.\
 """
-    flags_under: ClassVar[str] = "names"
+    options: ClassVar[type[Options]] = NormalizationOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -104,7 +105,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many names each concept has."""
+        """The number of names of each concept."""
         sizes: dict[str, int] = {}
         for concept in self.concepts:
             sizes[concept] = sizes.get(concept, 0) + 1
@@ -115,16 +116,16 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         return self.names
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        ks = sorted(set(options["k"] or _COVERAGE_AT))
+        ks = sorted(set(options.of(NormalizationOptions).k or _COVERAGE_AT))
         number = {concept: place for place, concept in enumerate(self.sizes)}
         concepts = np.array([number[concept] for concept in self.concepts])
         found = _coverage_of_names(Cosine(vectors, self.names), self.names, concepts, ks)
         by_words = _coverage_of_names(WordJaccard(self.names), self.names, concepts, ks)
         columns = [f"coverage@{k}" for k in ks]
-        # The names of a concept stand or fall together, so whole concepts are drawn.
+        # The names of a concept depend on each other, so whole concepts are drawn.
         summed = np.zeros((len(number), len(ks) + 1))
         np.add.at(summed, concepts, np.column_stack([found, np.ones(len(found))]))
-        drawn = resampled(summed, _ratios, np.random.default_rng(options["seed"]))
+        drawn = resampled(summed, _ratios, np.random.default_rng(options.seed))
         return EvaluationRecord(
             benchmark=self.name,
             kind=self.kind,
@@ -152,7 +153,9 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """Coverage at each k, in percent, of the encoders and, for each benchmark, by words."""
+        """Coverage at each k, in percent: of encoders and, for each benchmark, of word
+        baselines.
+        """
         columns = list(dict.fromkeys(name for record in records for name in record.scores))
         missing = missing_column(records)
         header = ["coverage", "pooling", "names", "concepts", *missing, *columns]
@@ -178,13 +181,13 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
 
 
 def _ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
-    """The `Statistic` of sums by the last column, which counts."""
+    """The `Statistic` of ratios of sums; the last column is the denominator."""
     summed_BS = drawn_BU @ distinct_US
     return summed_BS[:, :-1] / summed_BS[:, -1:]
 
 
 # -------------------------------------------------------------------------------------------------
-# How near names are to each other: by the cosine of vectors, or by words, without an encoder.
+# Measures of the similarity of names: by vectors, or by words without an encoder.
 #
 # A measure is made of a list of names; `similarities` compares others with some of these.
 
@@ -193,21 +196,21 @@ JACCARD, SAME_WORDS = "word Jaccard", "same words"
 
 
 class Measure(Protocol):
-    """What says how alike names are; more is nearer."""
+    """The protocol of a similarity of names; larger is more similar."""
 
     def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """Float [Q, n]: of each query and the names of these rows, int [n]."""
+        """float [Q, n]: of each query with the names at these rows, int [n]."""
 
 
 class Baseline(Measure, Protocol):
     """A measure that needs no encoder."""
 
     def nearest(self, query: str) -> np.ndarray:
-        """Int: the rows of the names that are nearest to a query, of equally near ones all."""
+        """int: the rows of the names nearest to a query, all of them in a tie."""
 
 
 class Cosine:
-    """The cosine of vectors; of a name without a vector 0."""
+    """The cosine of vectors; 0 for a name without a vector."""
 
     def __init__(self, vectors: Vectors, names: Sequence[str], rows: np.ndarray | None = None):
         """
@@ -229,7 +232,7 @@ class Cosine:
 
 
 class WordJaccard:
-    """Words that two names share, by the words that one or both have; each word counts once.
+    """The Jaccard index of two names' sets of words.
 
     Words are those of `sources.text`: without punctuation and stop words, in small letters.
     """
@@ -264,7 +267,7 @@ class WordJaccard:
 
 
 class SameWords:
-    """Names are alike if they have the same words, and not at all otherwise."""
+    """1 for names with the same words, otherwise 0."""
 
     def __init__(self, shared: WordJaccard):
         self.shared = shared
@@ -286,7 +289,7 @@ def _blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Coverage at k of each of many names, by any measure of how near they are.
+# Coverage at k of each of many names, for any measure.
 
 
 def _coverage_of_names(
@@ -333,7 +336,7 @@ def _coverage_of_names(
 # concept are what is to be found.
 
 CANDIDATE_CONCEPTS = 20
-# The paper has no parameters of BM25: these are the usual ones, in the form that Lucene has.
+# The paper does not give BM25's parameters: these are the usual ones, in Lucene's form.
 K1, B, FORM = 1.2, 0.75, "lucene"
 
 
@@ -362,17 +365,19 @@ class NamesByConcept:
         self.strings = np.array([distinct.setdefault(one, len(distinct)) for one in self.names])
 
     def numbers(self, joined: str) -> list[int]:
-        """The numbers of the concepts that "|" joins, of those that there are."""
+        """The numbers of the concepts joined by "|", as far as they are known."""
         return [self.number[one] for one in split_concepts(joined) if one in self.number]
 
     def rows_of(self, concepts: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Int: the rows of the names of some concepts."""
+        """int: the rows of the names of some concepts."""
         ends = np.append(self.starts[1:], len(self.names))
         parts = [np.arange(self.starts[one], ends[one]) for one in concepts]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def best_of_concepts(self, similarity: np.ndarray) -> np.ndarray:
-        """Of similarities to all names [..., P] the largest of each concept, [..., C]."""
+        """The largest of each concept's similarities, [..., C], from those of all names [...,
+        P].
+        """
         return np.maximum.reduceat(similarity, self.starts, axis=-1)
 
     @cached_property
@@ -385,8 +390,8 @@ class NamesByConcept:
         return search
 
     def candidates(self, mention: str) -> np.ndarray:
-        """Int: the concepts that share a word with a mention, best first, CANDIDATE_CONCEPTS at
-        most; of equally good ones the first of the dictionary first.
+        """int: up to CANDIDATE_CONCEPTS concepts that share a word with a mention, best first; ties
+        go to the dictionary's first.
         """
         process.poll()
         words = [word for word in words_of(mention) if word in self._bm25.vocab_dict]
@@ -438,7 +443,7 @@ _TIE = 1e-6
 
 
 class WordMovers:
-    """Minus the distance of names, as a `Baseline`."""
+    """The negative Word Mover's Distance, as a `Baseline`."""
 
     def __init__(self, words: WordVectors, names: Sequence[str]):
         _load_pot()
@@ -454,7 +459,7 @@ class WordMovers:
         self.distinct, self.place = np.unique(self.flat, return_inverse=True)
 
     def bag(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Int [w] and float [w]: rows of the words of a name, and the share of each."""
+        """int [w] and float [w]: the rows of a name's words, and the weight of each."""
         counts = Counter(self.words.rows(name))
         shares = np.array(list(counts.values()), np.float64)
         return np.array(list(counts), np.int64), shares / max(1, shares.sum())
@@ -486,7 +491,7 @@ class WordMovers:
         return np.sqrt(np.maximum(2 - 2 * cosines, 0))
 
     def nearest(self, query: str) -> np.ndarray:
-        """Int: the rows of the names that are nearest to a query, of equally near ones all.
+        """int: the rows of the names nearest to a query, all of them in a tie.
 
         Names are looked at in the order of a lower bound of their distance (section 4 of the paper:
         each word to the nearest one of the other name), until none can be nearer.
@@ -508,7 +513,7 @@ class WordMovers:
         return np.array([row for distance, row in found if distance <= best + _TIE])
 
     def _lower_bounds(self, bag: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """Of each name of `known`, no more than its distance, float [n]."""
+        """A lower bound of the distance to each name of `known`, float [n]."""
         costs = self.costs(bag[0], self.distinct)[:, self.place]  # [w, words of all names]
         starts = (self.ends - self.sizes)[self.known]
         there = bag[1] @ np.minimum.reduceat(costs, starts, axis=1)
@@ -517,7 +522,7 @@ class WordMovers:
 
 
 def _load_pot() -> None:
-    """Loads POT without the libraries that it could compute with: it gets arrays.
+    """Loads POT without its optional backends, as it only gets arrays.
 
     That is each of TensorFlow, PyTorch, jax that is installed. Its files have escapes that Python
     warns of when it compiles them, which is the first import of an installation.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from coder_jax.encoding.vector_files import unit
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import NORMALIZATION, PublishedRow
 from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts, rank_intervals, rank_scores
 from coder_jax.evaluation.record import (
@@ -43,6 +43,7 @@ from data_pipeline.files.tables import (
     two_columns,
 )
 from data_pipeline.files.whole import written_whole
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import mention_languages, mention_rows, names_mentions
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 ACCURACY_AT = (1, 3, 5)  # the k of acc@k, unless --k says otherwise
 
 # -------------------------------------------------------------------------------------------------
-# Normalization: mentions, gold concepts and the dictionary that is searched for them.
+# The benchmark: mentions, gold concepts and the dictionary that is searched.
 #
 # What it is, whatever the format of its files: its scores, record and table. The formats are
 # `Mentions`, `Folds`, `XlBel` and, with scores of its own, `mantra.Mantra`.
@@ -63,7 +64,7 @@ ACCURACY_AT = (1, 3, 5)  # the k of acc@k, unless --k says otherwise
 
 @dataclass(frozen=True)
 class NormalizationFold:
-    """Mentions, their gold concepts (several joined with "|"), and what is searched for them.
+    """Mentions, their gold concepts (several joined with "|"), and the dictionary that is searched.
 
     `languages` are those of the mentions, where their file tells.
     """
@@ -73,6 +74,29 @@ class NormalizationFold:
     gold: list[str]
     dictionary: Dictionary
     languages: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizationOptions(Options):
+    """Options of mentions and terms."""
+
+    k: Annotated[
+        tuple[int, ...],
+        Flag(
+            "the k of acc@k, and of coverage at k (default: 1 3 5; of coverage 1 5 10 20 50)",
+            "K",
+            least=1,
+            heading="mentions and terms",
+        ),
+    ] = ()
+    predictions: Annotated[
+        Path | None,
+        Flag(
+            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
+            "mentions, gold, its rank, and the five nearest concepts",
+            "DIR",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -92,23 +116,9 @@ class NormalizationBenchmark(Benchmark):
     quoted: int = 0
 
     kind: ClassVar[str] = "normalization"
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--k",
-            "the k of acc@k, and of coverage at k (default: 1 3 5; of coverage 1 5 10 20 50)",
-            least=1,
-            argparse={"nargs": "+", "type": int},
-        ),
-        Flag(
-            "--predictions",
-            "write all answers to this folder; a TSV file of each benchmark, fold and pooling: "
-            "mentions, gold, its rank, and the five nearest concepts",
-            argparse={"type": Path, "metavar": "DIR"},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions and terms"
+    options: ClassVar[type[Options]] = NormalizationOptions
     published: ClassVar[tuple[PublishedRow, ...]] = NORMALIZATION
-    # What the k of acc@k counts.
+    # The unit that the k of acc@k counts.
     acc_at_k: ClassVar[str] = "k concepts"
 
     @classmethod
@@ -120,7 +130,7 @@ class NormalizationBenchmark(Benchmark):
         quoted: int = 0,
         path: Path | None = None,
     ) -> Self:
-        """The benchmark of folds as the files have them, in the CUIs of today.
+        """The benchmark of some folds as read, in current CUIs.
 
         BadInput for a fold none of whose gold concepts is in its dictionary.
         """
@@ -145,22 +155,24 @@ class NormalizationBenchmark(Benchmark):
         return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
 
     def averaged(self) -> list[str]:
-        """The folds that the score is the mean over."""
+        """The folds over which the score is averaged."""
         return [fold.name for fold in self.folds]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=options["k"] or ACCURACY_AT)
-        record = normalization_record(self, result, encoder, missing=missing, seed=options["seed"])
+        result = evaluate_normalization(
+            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
+        )
+        record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         return with_answers(record, self, result, vectors, options)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
-        """acc@k and MRR; all mentions, and where it differs a row of the reachable ones.
+        """acc@k and MRR of all mentions, with a further row of the reachable ones if they differ.
 
         The scores are means over the folds, or languages, that are counted in the last column.
         """
-        ks = options["k"] or ACCURACY_AT
+        ks = options.of(NormalizationOptions).k or ACCURACY_AT
         header = ["normalization", "pooling", "mentions", "terms", "concepts"]
         scores = [f"acc@{k}" for k in ks]
         missing = missing_column(records)
@@ -174,8 +186,8 @@ _AnyFormat = TypeVar("_AnyFormat", bound=NormalizationBenchmark)
 
 
 def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFormat:
-    """The benchmark with gold and dictionary in the CUIs of today."""
-    # Both sides, whatever their age: then equal concepts have equal names.
+    """The benchmark with gold and dictionary in current CUIs."""
+    # On both sides, so that equal concepts have equal names whatever the age of the files.
     mapped: dict[int, Dictionary] = {}
     retired, folds = 0, []
     for fold in benchmark.folds:
@@ -188,7 +200,7 @@ def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFo
 
 
 def _check_reachable(benchmark: NormalizationBenchmark) -> None:
-    """BadInput for a fold none of whose gold concepts is in its dictionary."""
+    """Raise BadInput for a fold with no gold concept in its dictionary."""
     for fold in benchmark.folds:
         known = fold.dictionary.concept_set
         if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
@@ -207,9 +219,9 @@ def with_answers(
     vectors: Vectors,
     options: Options,
 ) -> EvaluationRecord:
-    """The record with what each mention was answered; tables of it where they are asked for."""
+    """The record with the answers to each mention; also writes tables of them if asked for."""
 
-    folder = options["predictions"]
+    folder = options.of(NormalizationOptions).predictions
     found = _answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
     described = _described_answers(benchmark, result, found)
     if folder:
@@ -286,7 +298,7 @@ def normalization_record(
 
 
 def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
-    """The row of a record over all mentions and, where it differs, over the reachable ones."""
+    """The row of a record for all mentions and, if it differs, that of the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable
     assert unreachable is not None, "records of this kind have it"
@@ -330,14 +342,14 @@ def _unreachable(result: NormalizationResult) -> Unreachable:
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores of zero-shot term normalization, acc@k and MRR.
+# Scores of zero-shot term normalization: acc@k and MRR.
 #
 # The task is the one of the CODER paper, section 3.1: the dictionary holds all terms of all
 # concepts, and the predicted concept of a mention is the concept of the term that is nearest by
 # cosine. Nothing is trained on the benchmark.
 
-# So many strings are encoded in one call, each once (0.8 GB at width 768); those of larger
-# dictionaries block by block, as they are compared.
+# Up to this many strings are encoded in one call (0.8 GB at width 768); those of larger
+# dictionaries are encoded block by block during the comparison.
 _ENCODED_AT_ONCE = 1 << 18
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -433,7 +445,7 @@ def evaluate_normalization(
 
 
 def _checked(encode: Encode) -> Encode:
-    """`encode`, after a look whether it gives a vector for each string."""
+    """`encode`, with a check that it gives a vector for each string."""
 
     def checked(strings: list[str]) -> np.ndarray:
         vectors = encode(strings)
@@ -445,7 +457,7 @@ def _checked(encode: Encode) -> Encode:
 
 
 def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
-    """`encode` of some of these strings, all of which are encoded now."""
+    """`encode` with a cache of these strings, all of which are encoded now."""
     vectors = encode(strings)
     row_of = {string: row for row, string in enumerate(strings)}
     return lambda some: vectors[[row_of[string] for string in some]]
@@ -454,7 +466,7 @@ def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
 def _results_of_folds(
     encode: Encode, folds: Sequence[NormalizationFold], ks: Sequence[int], tie_tolerance: float
 ) -> dict[str, NormalizationResult]:
-    """The result of each of some folds that have one dictionary."""
+    """The results of folds that share a dictionary."""
     from coder_jax.evaluation.counts import count_ranks, rows_by_concept
 
     terms = folds[0].dictionary.terms
@@ -492,7 +504,8 @@ def _mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalizatio
 
 
 # -------------------------------------------------------------------------------------------------
-# Folds, as Cadec and PsyTar are distributed with CODER: test.txt and standard.txt of id<TAB>term.
+# Format of Cadec and PsyTar as distributed with CODER: folds of test.txt and standard.txt, with
+# rows id<TAB>term.
 #
 # standard.txt holds the one standard name of each target concept and is the dictionary; train.txt
 # is never read: the task is zero-shot (CODER paper, section 4.4.1).
@@ -503,7 +516,7 @@ _NO_DIGITS = str.maketrans("", "", string.digits)
 
 @dataclass(frozen=True)
 class Folds(NormalizationBenchmark):
-    """Cadec, PsyTar, and what has their files: the score is the mean over the folds."""
+    """Cadec, PsyTar, and others in their format; the score is the mean over the folds."""
 
     formats: ClassVar[str] = (
         "folds:    a folder of folders, each with test.txt and standard.txt of id<TAB>term (Cadec, "
@@ -536,13 +549,15 @@ folds     a folder as Cadec and PsyTar are distributed: folders with test.txt an
 
 
 def _folders_of_folds(path: Path) -> list[Path]:
-    """The folds of a folder: itself, or those in it, that have a test.txt; none of another."""
+    """The folds of a folder (itself or its subfolders) that have a test.txt; none for another
+    folder.
+    """
     children = sorted(child for child in path.iterdir() if child.is_dir())
     return [one for one in (path, *children) if (one / "test.txt").is_file()]
 
 
 def _check_whole(path: Path, *, has_dictionary: bool) -> list[Path]:
-    """The folds of a folder, all of them whole: with a test.txt, and a dictionary if none is given.
+    """The folds of a folder, checked to be complete: a test.txt, and a dictionary if none is given.
 
     BadInput where a fold beside others is not whole, as a mean over the rest is another score. A
     fold has a file of folds, or is called as another one but for the digits.
@@ -594,14 +609,14 @@ def _read_standard_term_folds(
 
 
 def _unquoted(field: str) -> str:
-    """A field without the quotes that a CSV writer put around it; any other field as it is."""
+    """A field without the quotes of a CSV writer, if it has any."""
     inner = field[1:-1]
     is_quoted = len(field) > 1 and field[0] == field[-1] == '"'
     return inner.replace('""', '"') if is_quoted and '"' not in inner.replace('""', "") else field
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in a TSV of mention<TAB>CUI, several gold CUIs joined with "|", with a header or not.
+# Format mention<TAB>CUI, with or without a header; several gold CUIs are joined with "|".
 #
 # With a header there may be other columns: language says that of each mention, for its cut-offs.
 #
@@ -610,7 +625,7 @@ def _unquoted(field: str) -> str:
 
 @dataclass(frozen=True)
 class Mentions(NormalizationBenchmark):
-    """One fold, of a file or a folder."""
+    """A benchmark with one fold, from a file or a folder."""
 
     formats: ClassVar[str] = (
         "mentions: a TSV file of mention<TAB>CUI, or a folder with mentions.tsv and dictionary.tsv"
@@ -659,7 +674,7 @@ def _read_mentions(path: Path, dictionary: Dictionary | None) -> NormalizationFo
 
 
 # -------------------------------------------------------------------------------------------------
-# XL-BEL, as distributed with SapBERT: a folder of files such as de_1k_test_query.txt.
+# Format of XL-BEL as distributed with SapBERT: a folder of files such as de_1k_test_query.txt.
 #
 # There is a fold for each language, or one of a single file; rows are CUI||mention, or
 # CUI||mention||context.
@@ -720,18 +735,17 @@ def _xl_bel_files(path: Path) -> dict[str, Path]:
     One file with columns is enough: a broken one beside it is to be refused, as a mean over the
     other languages is another score.
     """
-    # Not those that macOS adds to files, such as ._de_1k_test_query.txt.
+    # Excludes files that macOS adds, such as ._de_1k_test_query.txt.
     found = [(file, end) for end in _XL_BEL_ENDS for file in sorted(path.glob(f"[!.]*{end}"))]
     is_xl_bel = any(is_double_piped(file) for file, _ in found)
     return {file.name.removesuffix(end): file for file, end in found} if is_xl_bel else {}
 
 
 # -------------------------------------------------------------------------------------------------
-# What each mention was answered, beside its gold concept: for the record, and as a table.
+# The answers to mentions: as a record, and as a table.
 #
-# Scores tell how many mentions are right. Here is which, how sure the encoder was, and what else it
-# would have answered: the terms nearest to each mention, of which the best one of each concept
-# counts.
+# Scores tell how many mentions are right. The answers tell which, how sure the encoder was, and
+# what else it considered: the terms nearest to each mention, the best one of each concept.
 
 ANSWERS = 5  # of each mention in a table
 _BINS = 40  # of the distribution of similarities
@@ -742,7 +756,7 @@ EncodeTerms = Callable[[Sequence[str]], np.ndarray]
 
 
 class TermRows:
-    """Terms as the rows of their unit vectors, which are asked for where they are searched.
+    """Terms as rows of unit vectors, computed when they are searched.
 
     Attributes:
       shape: (n, D).
@@ -809,7 +823,7 @@ def _answers_of(
 
 
 def _answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> _FoldAnswers:
-    """What the answers of a fold are worth."""
+    """The scores of a fold's answers."""
     pairs = list(zip(answers, fold.gold, strict=True))
     right = [answer[0].concept in split_concepts(gold) for answer, gold in pairs]
     languages = fold.languages
@@ -821,7 +835,7 @@ def _answers_of_fold(fold: NormalizationFold, answers: list[list[Match]]) -> _Fo
 
 
 def _languages_of(terms: set[str], dictionary: Dictionary) -> dict[str, str]:
-    """The language of some terms of a dictionary that tells it."""
+    """The languages of a dictionary's terms, if known."""
     rows = zip(dictionary.terms, dictionary.languages or (), strict=True)
     return {term: language for term, language in rows if term in terms}
 
@@ -860,7 +874,7 @@ def _order_hash(benchmark: NormalizationBenchmark) -> str:
 
 
 def distribution(similarities: np.ndarray, right: np.ndarray) -> Distribution:
-    """How many right and wrong answers have which similarity, in bins of one width."""
+    """Histogram of similarities of right and wrong answers, in bins of equal width."""
     low = np.floor(100 * similarities.min()) / 100
     edges = np.linspace(low, max(1.0, similarities.max()), _BINS + 1)
     counts = [np.histogram(similarities[some], edges)[0].tolist() for some in (right, ~right)]
@@ -876,7 +890,7 @@ def _write_predictions(
     answers: Sequence[_FoldAnswers],
     pooling: str,
 ) -> dict[str, str]:
-    """Writes the table of each fold, whole or not at all; the file of each, by the fold's name.
+    """Writes the table of each fold atomically; returns the files by fold.
 
     BadInput if one cannot be written.
     """
@@ -890,7 +904,7 @@ def _write_predictions(
 
 
 def write_prediction_table(folder: Path, parts: Sequence[str], table: pl.DataFrame) -> str:
-    """Writes a table whole or not at all; the file, which is named by the parts that are not "".
+    """Writes a table atomically; returns the file, named by the parts that are not "".
 
     BadInput if it cannot be written.
     """
@@ -907,12 +921,12 @@ def write_prediction_table(folder: Path, parts: Sequence[str], table: pl.DataFra
 
 
 def _as_file_name(part: str) -> str:
-    """A name as part of a file's, another one for each."""
+    """A name made safe for file names; distinct names stay distinct."""
     return quote(part, safe=" ").replace(".", "%2E")
 
 
 def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
-    """A row for each mention: gold, its place, the first answer's similarity, and all answers.
+    """A row for each mention: gold, its rank, the first answer's similarity, and all answers.
 
     `rank` is the place of the gold concept (the best of several; empty where none is in the
     dictionary), `tied` how many others are as near. A gold concept is named by its preferred term.
@@ -937,7 +951,7 @@ def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.Da
 
 
 def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[str, pl.Series]:
-    """The columns of ANSWERS answers: concept, term and similarity of each; empty where none is."""
+    """The columns of ANSWERS answers: concept, term and similarity of each; empty if missing."""
     columns = {}
     for place in range(ANSWERS):
         at = [one[place] if place < len(one) else (None, None, None) for one in answers]
@@ -950,7 +964,7 @@ def answer_columns(answers: Sequence[Sequence[tuple[str, str, float]]]) -> dict[
 
 
 def cleaned(table: pl.DataFrame) -> pl.DataFrame:
-    """A table as a TSV file can hold it: no line breaks, and similarities of six digits."""
+    """A table prepared for TSV: no line breaks, similarities with six digits."""
     return table.with_columns(
         pl.col(pl.String).str.replace_all(_LINE_BREAKS, " "),
         pl.col(pl.Float32).cast(pl.Float64).round(6),
@@ -958,7 +972,7 @@ def cleaned(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gold_names(fold: NormalizationFold) -> list[str]:
-    """The preferred terms of the gold concepts of each mention, joined; of unknown ones none."""
+    """The preferred terms of each mention's gold concepts, joined; unknown ones are left out."""
     known = fold.dictionary.concept_set
     about = fold.dictionary.about
     return [
@@ -968,7 +982,7 @@ def _gold_names(fold: NormalizationFold) -> list[str]:
 
 
 def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table of `_write_predictions` whose first answer is wrong, the surest first.
+    """The rows of a table of `_write_predictions` with a wrong first answer, most similar first.
 
     BadInput for another file.
     """
@@ -993,11 +1007,11 @@ def wrong_answers(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Held-out synonyms as a quick look at a run: acc@1, acc@5 and mrr of an encoder.
+# Held-out synonyms, scored during training: acc@1, acc@5 and MRR of an encoder.
 
 
 class HeldOut:
-    """Normalization of the dataset's held-out terms, with the parameters of the moment.
+    """Normalization of a dataset's held-out terms with the current parameters.
 
     Args:
         folder: of the dataset or of batches; `heldout/` has the mentions and the dictionary.
@@ -1015,8 +1029,8 @@ class HeldOut:
         mentions = folder / "heldout" / "mentions.tsv"
         if not mentions.exists():
             raise BadInput(
-                f"eval_steps is set, but {folder} has no held-out terms; build it with "
-                "--hold-out, or use --eval-steps 0"
+                f"--eval-steps is set, but {folder} has no held-out terms; build it with "
+                "--hold-out, or give --eval-steps 0"
             )
         benchmark = Mentions.read(Given("heldout", mentions))
         self.benchmark = _with_dictionary_of(benchmark, most_terms)
@@ -1034,7 +1048,7 @@ class HeldOut:
         return self.scores_of(TermEncoder(bert, self.tokenizer, self.settings))
 
     def scores_of(self, encoder: TermEncoder) -> dict[str, float]:
-        """The same of any encoder."""
+        """The same scores for any encoder."""
         scores = evaluate_normalization(encoder.encode, self.benchmark).scores
         rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
@@ -1043,7 +1057,7 @@ class HeldOut:
 def _with_dictionary_of(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
-    """The benchmark with the terms of its gold concepts, then others up to `most_terms` in all."""
+    """The benchmark with the terms of its gold concepts, filled up with others to `most_terms`."""
     (fold,) = benchmark.folds
     terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
     gold = {concept for joined in fold.gold for concept in split_concepts(joined)}

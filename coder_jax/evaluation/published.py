@@ -1,10 +1,10 @@
-"""Results that papers report, as they print them, to stand below ours in a table."""
+"""Results that papers report, as printed, for the rows below ours in a table."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 # -------------------------------------------------------------------------------------------------
-# The tables of the CODER papers and of MLNorm, as printed, to be set beside our own rows.
+# The tables of the CODER papers and of MLNorm, as printed.
 #
 # They are the papers' own measurements with their dictionaries, cleaning and versions, none of
 # which is published; rows marked "published" are to look at, not to compare to the second digit.
@@ -50,7 +50,7 @@ class PublishedRow:
 
 
 def rows_for(name: str, rows: Iterable[PublishedRow]) -> list[PublishedRow]:
-    """Of the rows, those of the benchmark that a name such as "cadec" or "my PsyTar" speaks of."""
+    """The rows of the benchmark that a name such as "cadec" or "my PsyTar" contains."""
     return [row for row in rows if row.benchmark in name.lower()]
 
 
@@ -109,7 +109,7 @@ _NORMALIZATION_ABLATION = """
 CODER_ENG without S^rel | 54.18 71.40 50.58 67.22
 CODER_ENG with S^rel,TransE | 57.35 73.61 51.35 69.23
 """
-# Of v1 the rows that CODER's tables do not repeat.
+# The rows of v1 that CODER's tables do not repeat.
 _V1_NORMALIZATION_CLS = """
 PubMedBERT(abs+text) | 17.19 23.81 16.65 22.42
 CODER_ENG v1 | 54.76 70.66 40.86 57.92
@@ -198,7 +198,7 @@ v1 MS+REL+STY | 10.7 10.3 10.5 10.7 10.3 10.6
 v1 MS+STY | 10.9 10.8 10.6 11.0 10.8 10.8
 v1 MS | 9.7 8.4 7.5 10.5 8.4 8.8
 """
-# Fixed features, fine-tuned; word and concept vectors: see relation_fine_tuning.py.
+# Fixed features, then fine-tuned; for word and concept vectors see `relation_classifiers`.
 _DDBRC = """
 cui2vec | 88.95 88.92
 DeVine-etal-200 | 80.42 80.44
@@ -240,7 +240,7 @@ def _normalization_rows(text: str, paper: str, table: str, pooling: str) -> list
 
 
 _DDBRC_COLUMNS = ("frozen", "fine-tuned")
-# What the kinds of benchmarks show below their own rows.
+# The rows that each kind of benchmark shows below its own.
 NORMALIZATION = (
     *_normalization_rows(_NORMALIZATION_MEAN, _CODER, "1", "mean"),
     *_normalization_rows(_NORMALIZATION_CLS, _CODER, "9", "cls"),
@@ -303,7 +303,7 @@ QUAERO = (
 
 
 # -------------------------------------------------------------------------------------------------
-# The tables of Phan et al. 2019 (BNE), as printed, to be set beside our own rows.
+# The tables of Phan et al. 2019 (BNE), as printed.
 #
 # The paper searches the names that UMLS 2018AA has for the diseases or chemicals of CTD, a larger
 # dictionary than MEDIC alone: compare the distances between rows, not their levels. XM answers a
@@ -387,7 +387,7 @@ SIMILARITY: tuple[PublishedRow, ...] = tuple(_rows_of_pairs())
 
 
 # -------------------------------------------------------------------------------------------------
-# The tables of Liang, Xue and Ruan (arXiv 2101.09101), as printed, to be set beside our own rows.
+# The tables of Liang, Xue and Ruan (arXiv 2101.09101), as printed.
 #
 # CHIP-2019, the two parts of its test set as one: 2,851 mentions of one name and 149 of several,
 # among 9,867 codes. BERT is Google's for Chinese; the best row very likely is an ensemble of five.

@@ -1,4 +1,4 @@
-"""Ranks of gold concepts: who is ahead of them and tied with them, and the scores that follow."""
+"""Ranks of gold concepts, with ties, and the scores computed from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = TypeVar("Array", np.ndarray, "jax.Array")
 
 
 class GoldCounts(NamedTuple):
-    """Of each of M mentions, what `rank_scores` takes."""
+    """For each of M mentions, the counts that `rank_scores` uses."""
 
     ahead: np.ndarray  # int [M]: other concepts that are nearer than the nearest gold concept
     tied: np.ndarray  # int [M]: other concepts as near as it
@@ -30,7 +30,7 @@ class GoldCounts(NamedTuple):
     reachable: np.ndarray  # bool [M]: a gold concept is in the dictionary
 
     def as_text(self) -> str:
-        """The place of the gold concept of each mention, blanks between them.
+        """The rank of each mention's gold concept, separated by blanks.
 
         "3" is the third place; "3+2" says that two other concepts are as near, so that it may be
         the fifth; "3+2/4" that four gold concepts are; "-" that none is in the dictionary.
@@ -44,7 +44,7 @@ class GoldCounts(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> GoldCounts:
-        """From `as_text`; ValueError for anything else."""
+        """Parses `as_text`; ValueError for anything else."""
         rows = []
         for place in text.split():
             match = _PLACE.fullmatch(place)
@@ -114,7 +114,7 @@ def rank_values(
     reachable: np.ndarray,
     ks: Sequence[int],
 ) -> dict[str, np.ndarray]:
-    """What each mention adds to "acc@k" for each k and to "mrr", float [n]; see `rank_scores`."""
+    """The contribution of each mention to "acc@k" and "mrr", float [n]; see `rank_scores`."""
     values = {
         f"acc@{k}": np.where(reachable, _probability_within(k - ahead, tied, gold_tied), 0)
         for k in ks
@@ -126,7 +126,7 @@ def rank_values(
 def rank_intervals(
     parts: Sequence[GoldCounts], ks: Sequence[int], seed: int, *, of_reachable: bool = False
 ) -> dict[str, list[float]]:
-    """The interval of acc@k and MRR, of the mean over several folds; mentions are drawn anew.
+    """Bootstrap intervals of acc@k and MRR, of the mean over folds.
 
     Args:
       parts: the places of the gold concepts of each fold.

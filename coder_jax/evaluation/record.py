@@ -1,4 +1,4 @@
-"""Records of evaluations, and the JSON file of them: what was measured, on what and how.
+"""Records of evaluations, and their JSON file: what was measured, on what and how.
 
 A score means little without its protocol: the same vectors give other numbers over a smaller
 dictionary, with another pooling or with ties counted otherwise. So each record holds all of it.
@@ -54,7 +54,7 @@ E = TypeVar("E", bound=EncoderRecord)
 
 @dataclass(frozen=True, kw_only=True)
 class Unreachable:
-    """Mentions whose gold concepts are not in the dictionary, and the scores of all others."""
+    """Mentions whose gold concepts the dictionary lacks, and the scores of all others."""
 
     mentions: Count
     share: _Share
@@ -75,7 +75,7 @@ class _DescribedDictionary:
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """How many right and wrong answers have which similarity, in bins of one width."""
+    """Histogram of similarities of right and wrong answers, in bins of equal width."""
 
     low: Cosine  # where the first bin begins
     high: Cosine  # where the last one ends
@@ -85,9 +85,9 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What mentions were answered (normalization.py)."""
+    """The answers to mentions (`normalization`)."""
 
-    # Of each fold that the score is the mean over, `GoldCounts.as_text`; None of too many mentions.
+    # `GoldCounts.as_text` of each averaged fold; None for too many mentions.
     ranks: dict[str, str] | None
     order: Hash  # of the mentions, in the order of the ranks
     cutoffs: dict[str, CutoffTable]  # by language, and of all
@@ -98,7 +98,7 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRecord(Generic[E]):
-    """One benchmark scored with one encoder."""
+    """The result of one benchmark with one encoder."""
 
     benchmark: str
     kind: str  # "normalization", "similarity", "concept similarity", ...: a table each
@@ -127,7 +127,7 @@ class _Records:
 
 
 def write_records(path: str | Path, records: Sequence[EvaluationRecord]) -> None:
-    """Writes records as JSON, whole or not at all. ValueError for a score that is NaN."""
+    """Writes records as JSON, atomically. ValueError for a score that is NaN."""
     path = Path(path)
     try:
         write_identity(path, EVALUATION, {"records": list(records)})
@@ -156,7 +156,7 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that scores depend on, where installed."""
+    """The installed versions of Python and of the packages that scores depend on."""
     versions = {"python": platform.python_version()}
     installed = {name.lower() for name in importlib.metadata.packages_distributions()}
     for package in _PACKAGES:

@@ -1,4 +1,4 @@
-"""Classifiers of relations on fixed vectors or fine-tuned ones: training and scores."""
+"""Relation classifiers on fixed or fine-tuned vectors: training and scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierSettings:
-    """How the classifier is trained; the defaults are those for fixed features of an encoder.
+    """Settings of the classifier's training; the defaults are those for fixed features of an
+    encoder.
 
     Attributes:
       epochs: passes over the training pairs, each in a new random order.
@@ -62,7 +63,7 @@ _Scorer = Callable[[Any, Any, jax.Array, jax.Array | None], jax.Array]
 
 
 def _initial_layer(width: int, classes: int, seed: int) -> dict[str, jax.Array]:
-    """W [width, classes] and b [classes], uniform in +-1 / sqrt(width), as PyTorch begins."""
+    """W [width, classes] and b [classes], uniform in +-1 / sqrt(width), PyTorch's default."""
     bound = width**-0.5
     of_kernel, of_bias = jax.random.split(jax.random.key(seed))
     uniform = jax.random.uniform
@@ -82,7 +83,7 @@ def _logits(params: Mapping[str, jax.Array], vectors_B2D: jax.Array) -> jax.Arra
 def _pair_logits(
     params: Mapping[str, jax.Array], features_CD: jax.Array, pairs_B2: jax.Array, _: object
 ) -> jax.Array:
-    """Logits of pairs of concepts, numbers of rows of their features: a `_Scorer`."""
+    """Logits of pairs of concepts, given as rows of their features: a `_Scorer`."""
     return _logits(params, features_CD[pairs_B2])
 
 
@@ -177,8 +178,6 @@ def _predict(
 # trained with cross-entropy for 50 epochs; the score is the accuracy on the test pairs. The vectors
 # are fixed features (learning rate 1e-3, batches of 512 pairs) or trained along (encoders: 2e-5, 96
 # pairs; word and concept vectors: 1e-3, and 512 pairs as in the released code).
-#
-# What else the training needs is in softmax_classifier.py.
 
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 # Of word and concept vectors, fixed or trained along: the released code's rate is constant there.
@@ -283,7 +282,7 @@ def _relation_result(
         "unnamed": benchmark.unnamed,
         "retired": benchmark.retired,
     }
-    # The seed of training may be any; the same pairs are drawn for all.
+    # Independent of the training seed, so that all results draw the same pairs.
     drawn = resampled(np.stack([gold, predicted], axis=1), _drawn_scores, np.random.default_rng(0))
     intervals = named(("accuracy", "macro_f1"), drawn)
     return RelationResult(scores, by_label, counts, final_loss, intervals)
@@ -355,7 +354,7 @@ def relation_record(
 
 
 def _trained(features: str, encoder: EncoderRecord) -> str:
-    """What the training changes, in words."""
+    """What is trained, in words."""
     if features == FROZEN:
         return "W, b"
     if isinstance(encoder, VectorFileProtocol):
@@ -364,7 +363,7 @@ def _trained(features: str, encoder: EncoderRecord) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Relation classification with vectors that are trained along with the linear softmax on them.
+# Relation classification with fine-tuned vectors, trained together with the linear softmax.
 #
 # Those of an encoder: terms are padded, not packed, as each step takes a whole batch of pairs,
 # drawn anew. Or those of a file. Of word vectors each word's is trained, and concepts that share a
@@ -456,7 +455,9 @@ def fine_tune(
 
 
 class _ConceptRows(NamedTuple):
-    """The rows of a table that make up C concepts, and what each counts; W at most per concept."""
+    """The rows of a table that make up each of C concepts, and their weights; at most W per
+    concept.
+    """
 
     rows: np.ndarray  # int32 [C, W]
     shares: np.ndarray  # float32 [C, W], 1 in all; 0 where a concept has fewer rows
@@ -465,7 +466,7 @@ class _ConceptRows(NamedTuple):
 def _trainable_table(
     vectors: TableVectors, benchmark: RelationHalves
 ) -> tuple[np.ndarray, _ConceptRows, np.ndarray]:
-    """The vectors to train, how concepts are made of them, and which concepts have any.
+    """The table to train, the rows of each concept, and which concepts have any.
 
     The first are float32 [V, D]; the last of them is that of all concepts without a vector, and
     begins as the mean of the others. Which have any: bool [C].

@@ -1,4 +1,4 @@
-"""Files of relations between concepts: pairs of concepts with the label of their relation.
+"""Files of relations: pairs of concepts, each with the label of its relation.
 
 Of relation classification:
 
@@ -32,7 +32,7 @@ HEADER = ["head", "tail", "label"]
 
 @dataclass(frozen=True)
 class RelationPairs:
-    """Heads and tails, concepts, and the label of the relation between them."""
+    """Heads, tails, and the label of the relation from each head to its tail."""
 
     heads: list[str]
     tails: list[str]
@@ -64,7 +64,7 @@ class RelationFile(Benchmark):
     takes_features: ClassVar[bool] = True
 
     def named(self, given: Given) -> Self:
-        """The same with names for its concepts, where there is a dictionary."""
+        """The same file with the dictionary's names for its concepts."""
         if given.dictionary is None:
             return self
         return _with_names(self, given.dictionary, given.retired_cuis)
@@ -74,7 +74,7 @@ class RelationFile(Benchmark):
         return list(dict.fromkeys(c for part in self.parts for c in (*part.heads, *part.tails)))
 
     def keys(self, keyed_by: str) -> list[str]:
-        """What stands for each of `concepts`: its name, or itself; BadInput without names."""
+        """The key of each of `concepts`: its name, or itself; BadInput without names."""
         if keyed_by != TERMS:
             return self.concepts()
         if self.names is None:
@@ -120,7 +120,7 @@ _Relations = TypeVar("_Relations", bound=RelationFile)
 def _with_names(
     benchmark: _Relations, dictionary: Dictionary, retired_cuis: RetiredCuis | None
 ) -> _Relations:
-    """The benchmark with the first term that the dictionary has of each concept.
+    """The benchmark with each concept named by its first term in the dictionary.
 
     A retired concept has the name of the one that it was merged into. The concepts themselves stay
     as they are: files of concept vectors are as old as the benchmark.

@@ -1,4 +1,4 @@
-"""Relation classification: pairs of concepts to train a classifier on, and pairs to test it on.
+"""Relation classification: a benchmark with training pairs and test pairs of concepts.
 
 Read from the folder of DDBRC, as distributed with CODER, or from one with relations_train.tsv and
 relations_test.tsv; see `files`.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from coder_jax.evaluation.benchmark import Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Found, Given, Options
 from coder_jax.evaluation.published import RELATIONS, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relation_pairs import (
@@ -26,28 +26,28 @@ from coder_jax.evaluation.relation_pairs import (
 from coder_jax.evaluation.results import Row, Table, percent, published_rows
 from coder_jax.evaluation.vectors import EncodedTerms, TableVectors, Vectors
 from data_pipeline.files.tables import content_hash
+from data_pipeline.flags import Flag
 
-_FLAGS = (
-    Flag(
-        "--features",
-        "classify fixed vectors, or train them along: the encoder, or the vectors of words or "
-        "concepts (default: frozen)",
-        default=FROZEN,
-        argparse={"choices": (FROZEN, FINE_TUNED)},
-    ),
-    Flag(
-        "--epochs",
-        "of training (default: 50, the papers')",
-        default=50,
-        least=1,
-        argparse={"type": int},
-    ),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class _RelationOptions(Options):
+    """Options of relations."""
+
+    features: Annotated[
+        str,
+        Flag(
+            "classify fixed vectors, or train them along: the encoder, or the vectors of words or "
+            "concepts",
+            choices=(FROZEN, FINE_TUNED),
+            heading="relations",
+        ),
+    ] = FROZEN
+    epochs: Annotated[int, Flag("of training (default: 50, the papers')", least=1)] = 50
 
 
 @dataclass(frozen=True)
 class RelationBenchmark(RelationHalves):
-    """Two parts: pairs to train a classifier on, and pairs to test it on."""
+    """Training pairs and test pairs of relation classification."""
 
     kind: ClassVar[str] = "relation classification"
     formats: ClassVar[str] = """\
@@ -57,8 +57,7 @@ relations: a folder with x_train.txt, y_train.txt, x_test.txt, y_test.txt (DDBRC
 relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), or with
           relations_train.tsv and relations_test.tsv of head, tail, label. --dictionary names the
           concepts. Scored by the accuracy of a linear classifier of [head, tail]."""
-    flags: ClassVar[tuple[Flag, ...]] = _FLAGS
-    flags_under: ClassVar[str] = "relations"
+    options: ClassVar[type[Options]] = _RelationOptions
     published: ClassVar[tuple[PublishedRow, ...]] = RELATIONS
 
     @classmethod
@@ -80,10 +79,10 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
         from coder_jax.evaluation.relation_classifiers import ClassifierSettings
 
         encoded = isinstance(vectors, EncodedTerms)
-        tuned = options["features"] == FINE_TUNED
+        tuned = options.of(_RelationOptions).features == FINE_TUNED
         of_encoder = relation_classifiers.FINE_TUNING if tuned else ClassifierSettings()
         defaults = of_encoder if encoded else relation_classifiers.TABLE_TRAINING
-        training = replace(defaults, epochs=options["epochs"], seed=options["seed"])
+        training = replace(defaults, epochs=options.of(_RelationOptions).epochs, seed=options.seed)
         if not tuned:
             result = relation_classifiers.evaluate_relations(vectors, self, training)
         elif isinstance(vectors, EncodedTerms):
@@ -92,7 +91,7 @@ relations a folder of DDBRC (x_train.txt, y_train.txt, x_test.txt, y_test.txt), 
             result = relation_classifiers.fine_tune_table(vectors, self, training)
         else:
             raise ValueError(f"found {type(vectors)}; expected an encoder or a file's to fine-tune")
-        features = options["features"]
+        features = options.of(_RelationOptions).features
         return relation_classifiers.relation_record(self, result, features, training, encoder)
 
     @classmethod

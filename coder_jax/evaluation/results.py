@@ -11,7 +11,7 @@ from coder_jax.evaluation.published import PublishedRow, rows_for
 from coder_jax.evaluation.record import EvaluationRecord
 
 # -------------------------------------------------------------------------------------------------
-# Intervals of scores: how far a score would move with other mentions, pairs or triplets.
+# Bootstrap intervals: how much a score would vary with other mentions, pairs or triplets.
 #
 # 95 % percentile intervals of the bootstrap: what was scored is drawn anew with replacement, as
 # many as there were, 2,000 times. An interval says nothing of what else could differ, such as the
@@ -63,7 +63,7 @@ def resampled(
 def intervals_of_means(
     groups: Sequence[Mapping[str, np.ndarray]], seed: int = 0
 ) -> dict[str, list[float]]:
-    """The interval of the mean of each score; of several groups, of the unweighted mean over them.
+    """Bootstrap intervals of the mean of each score; for several groups, of the mean over groups.
 
     Args:
       groups: for each group, such as a fold, by the score's name float [n], what each mention
@@ -92,7 +92,7 @@ def named(names: Sequence[str], statistics: np.ndarray) -> dict[str, list[float]
 def spearman_interval(
     first: np.ndarray, second: np.ndarray, seed: int = 0, resamples: int = _RESAMPLES
 ) -> list[float] | None:
-    """The interval of Spearman's rho of pairs that are drawn anew; None where it has none.
+    """The bootstrap interval of Spearman's rho over pairs; None where it is undefined.
 
     Resamples in which all values of a side are equal have no ranks and are left aside.
 
@@ -118,7 +118,7 @@ def spearman_interval(
 
 
 # -------------------------------------------------------------------------------------------------
-# Rows and cells of tables: what the tables of all kinds of benchmarks are made of.
+# Rows and cells of result tables.
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ PLUS_MINUS = " ±"  # between a score and half the width of its interval
 
 
 def missing_column(records: Sequence[EvaluationRecord]) -> list[str]:
-    """["missing"] if something has no vector in one of the records; encoders have one for all."""
+    """["missing"] if some record lacks vectors of something; encoders never do."""
     return ["missing"] if any(record.counts.get("missing") for record in records) else []
 
 
@@ -154,7 +154,7 @@ def published_rows(
     before: int,
     digits: int,
 ) -> list[Row]:
-    """Rows of the papers for the benchmarks of the records, marked so.
+    """The papers' rows for the benchmarks of the records, marked as published.
 
     Args:
       published: all rows of this kind of benchmark.

@@ -1,4 +1,4 @@
-"""Mentions of one concept or several: the benchmark, its scores and its baselines."""
+"""Mentions with one or several gold concepts: the benchmark, its scores and baselines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found, Given, Options
+from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import MULTIPLE_NAMES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
@@ -28,10 +28,11 @@ from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
 from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, progress_bar
 
 # -------------------------------------------------------------------------------------------------
-# Scores of answers that are sets: accuracy, recall of candidates, accuracy of their number.
+# Scores of answers that are sets: accuracy, recall of candidates, accuracy of the set's size.
 #
 # As Liang, Xue and Ruan count them (arXiv 2101.09101, section 4.2 and tables 2, 7 and 8), M
 # mentions of which each has a set of gold concepts. A gold concept that the dictionary lacks is -1
@@ -42,14 +43,14 @@ _MOST = 3  # names that a class of their number tells apart: 3 stands for 3 or m
 
 
 class Share(NamedTuple):
-    """How many are right, of how many."""
+    """A number of right cases, out of a total."""
 
     right: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """In [0, 1]; None of nothing."""
+        """The share, in [0, 1]; None if the total is 0."""
         return self.right / self.of if self.of else None
 
 
@@ -108,7 +109,7 @@ def _intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
 
 
 def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
-    """The concepts of ranked names, best first, each at its best name.
+    """The distinct concepts of ranked names, best first, each by its best name.
 
     Args:
       names_MK: int [M, K], rows of names.
@@ -118,7 +119,7 @@ def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]
 
 
 class NumberAccuracy(NamedTuple):
-    """How often the number of names is right.
+    """How often the predicted number of concepts is right.
 
     Attributes:
       uni: of the mentions with one gold concept.
@@ -155,7 +156,7 @@ def number_accuracy(numbers: Sequence[int], gold_numbers: Sequence[int]) -> Numb
 
 
 # -------------------------------------------------------------------------------------------------
-# What mentions are answered without an encoder: letters alone, and what training mentions mean.
+# Baselines without an encoder: by letters, and by the training mentions.
 
 _DISTANCES_AT_ONCE = 1 << 24
 _PLUS = ("+", "\uff0b")  # also as wide as a Chinese character
@@ -197,7 +198,7 @@ def _answers_of_nearest(
     training_mentions: Sequence[str],
     training_gold: Sequence[Collection[int]],
 ) -> list[frozenset[int]]:
-    """The gold set of the training mention or the concept of the name that is most alike.
+    """The gold set of the most similar training mention, or the concept of the most similar name.
 
     By TF-IDF of characters and pairs of them; of equal ones a training mention is taken.
 
@@ -213,12 +214,14 @@ def _answers_of_nearest(
 
 
 def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
-    """The number of names by the signs + in a mention, [M]: one more than these, at most MOST."""
+    """[M]: the number of names, estimated as one more than the + signs of a mention, at most
+    MOST.
+    """
     return [min(1 + sum(map(one.count, _PLUS)), _MOST) for one in mentions]
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions of one concept or several, each answered with a set of concepts.
+# The benchmark: each mention is answered with a set of concepts.
 #
 # Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
 # them are the answer is scored: `score` takes the nearest name of an encoder, always one;
@@ -230,6 +233,16 @@ _SCORES = ("uni", "multi", "total", *(f"recall@{k}" for k in _RECALL_AT))
 _NUMBERS = ("number uni", "number multi", "number total")
 _TF_IDF, _EDITS = "TF-IDF of characters", "edit distance"
 _TRAINING, _SIGNS = "nearest training mention or name", "number by the signs +"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SplitOptions(Options):
+    """Options of mentions of several concepts."""
+
+    split: Annotated[
+        Literal["train", "dev", "test"],
+        Flag("the mentions of a folder to score", heading="mentions of several concepts"),
+    ] = "test"
 
 
 @dataclass(frozen=True)
@@ -251,15 +264,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
           without a generator of the recipe recall, the nearest name is the answer.\
 """
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            "--split",
-            "the mentions of a folder to score: train, dev or test (default: test)",
-            default="test",
-            argparse={"choices": ("train", "dev", "test")},
-        ),
-    )
-    flags_under: ClassVar[str] = "mentions of several concepts"
+    options: ClassVar[type[Options]] = _SplitOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
@@ -271,7 +276,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @classmethod
     def read(cls, given: Given) -> Self:
-        data, split = open_mentions(given.path), given.options.get("split", "test")
+        data, split = open_mentions(given.path), given.options.of(_SplitOptions).split
         if split not in data.splits:
             raise BadInput(
                 f"--split {split}: {given.path} has the mentions of {', '.join(data.splits)}; "
@@ -281,12 +286,12 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @property
     def split(self) -> MentionSplit:
-        """What is scored."""
+        """The split that is scored."""
         return self.data.splits[self.chosen]
 
     @cached_property
     def mentions(self) -> list[str]:
-        """Their strings."""
+        """The strings of the mentions."""
         return list(self.split.mentions.strings)
 
     @cached_property
@@ -320,7 +325,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         answers: str,
         ordered_by: str = "",
     ) -> EvaluationRecord:
-        """The record of whatever answers mentions with sets of concepts.
+        """The record of any model's answers, which are sets of concepts.
 
         Args:
           candidates, counts: as for `scores_of`.
@@ -380,7 +385,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
     def names_for(self, k: int) -> int:
-        """As many ranked names as have k concepts among them, whichever they are; at most all."""
+        """Names for k concepts: as many ranked names as contain k concepts in any case."""
         names_of_one = int(np.bincount(self.data.name_concepts).max())
         return min(k * names_of_one, len(self.data.names))
 
@@ -393,7 +398,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
 
     @cached_property
     def baselines(self) -> dict[str, dict[str, float | None]]:
-        """The scores of answers without an encoder, of what they tell."""
+        """The scores of the baselines."""
 
         names, concepts = self.dictionary.terms, self.data.name_concepts
         distinct, of = np.unique(self.mentions, return_inverse=True)

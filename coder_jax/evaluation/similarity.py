@@ -1,4 +1,4 @@
-"""Pairs of terms with similarities that people gave, scored by Spearman's rank correlation."""
+"""Term similarity: Spearman's rank correlation of cosines with human scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
 # -------------------------------------------------------------------------------------------------
-# Term pairs in, their cosines and Spearman's rank correlation with human scores out.
+# Cosines of term pairs, and their rank correlation with human scores.
 #
 # For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random terms to look at.
 
@@ -146,7 +146,7 @@ def _similarity_record(
 
 
 # -------------------------------------------------------------------------------------------------
-# Similarity: pairs of terms with the scores that people gave them.
+# The benchmark: pairs of terms with human similarity scores.
 #
 # - TSV: term1<TAB>term2<TAB>score, as UMNSRS is distributed with CODER; a first line whose last
 #   field has no digit, and is no sign of a missing score, is a header;
@@ -162,7 +162,7 @@ _MEAN, _GROUPS = "Mean", ("Physicians", "Coders")
 
 @dataclass(frozen=True)
 class SimilarityBenchmark(Benchmark):
-    """Pairs of terms with the mean score that people gave to each pair.
+    """Pairs of terms, each with its mean human score.
 
     Attributes:
       scores: the mean over all raters.
@@ -226,7 +226,7 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS an
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         result = _evaluate_similarity(
-            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options["seed"]
+            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options.seed
         )
         return _similarity_record(self, result, encoder)
 

@@ -1,4 +1,4 @@
-"""What benchmarks ask of vectors, and what gives them: encoders and files of vectors."""
+"""Vectors for benchmarks, from encoders and from files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms of an evaluation in, their vectors out: a dictionary's as this machine keeps them.
+# Vectors of an evaluation's terms; those of dictionaries are cached on disk.
 
 
 def vectors_of_terms(
@@ -84,12 +84,12 @@ def vectors_of_terms(
 
 
 def _distinct(terms: Iterable[str]) -> list[str]:
-    """Each term once, in the order of their first."""
+    """The distinct terms, in order of first occurrence."""
     return list(dict.fromkeys(terms))
 
 
 # -------------------------------------------------------------------------------------------------
-# Files of word or concept vectors in, a table of the vectors that are wanted out.
+# Files of word or concept vectors, of which only the needed ones are read.
 #
 # - word2vec binary: "count width" and a line break, then each key, a blank and its float32 values;
 # - word2vec text: "count width", then a line for each key, blanks between the values; or, as GloVe
@@ -106,7 +106,7 @@ _POLL_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class VectorTable:
-    """Vectors of keys.
+    """A table of vectors by key.
 
     Attributes:
       row_of: key -> row of `vectors`; the first of equal keys counts.
@@ -163,7 +163,7 @@ _Row = tuple[str, Callable[[], np.ndarray]]  # a key, and what makes its vector
 
 
 def _rows_of(file: IO[bytes], path: Path) -> Iterator[_Row]:
-    """The rows of a file, told by its first bytes."""
+    """The rows of a file, whose format is recognized by its first bytes."""
     if path.name.removesuffix(".gz").endswith(".csv"):
         file.readline(_READ_BYTES)
         return _text_rows(file, path, 2, None, b",")
@@ -192,7 +192,7 @@ def _rows_of(file: IO[bytes], path: Path) -> Iterator[_Row]:
 
 
 def _is_text(line: bytes, width: int) -> bool:
-    """Whether a line is a key and `width` numbers."""
+    """Whether a line consists of a key and `width` numbers."""
     fields = line.rstrip().rsplit(b" ", width)
     try:
         return len(fields) == width + 1 and all(np.isfinite(float(f)) for f in fields[1:])
@@ -288,10 +288,10 @@ def _longer(place: str, count: int) -> BadInput:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a benchmark asks of an encoder: keys in; vectors, and which keys have one, out.
+# The protocol `Vectors`, through which benchmarks get vectors for keys.
 #
-# A key is a term, or, for concept vectors, a concept. Benchmarks take any `Vectors`; a benchmark
-# that has concepts as well as terms gives the one that the vectors are keyed by.
+# A key is a term, or, for concept vectors, a concept. A benchmark that has concepts as well as
+# terms uses those that the vectors are keyed by.
 
 TERMS, CONCEPTS = "terms", "concepts"
 
@@ -306,17 +306,17 @@ class Vectors(Protocol):
     keyed_by: str
 
     def encode(self, keys: Sequence[str]) -> np.ndarray:
-        """Vectors for cosines, float32 [n, D]; zeros for a key that has none."""
+        """Unit vectors for cosines, float32 [n, D]; zeros for a key without vector."""
 
     def known(self, keys: Sequence[str]) -> np.ndarray:
         """Which keys have a vector, bool [n]."""
 
     def features(self, keys: Sequence[str]) -> np.ndarray:
-        """Vectors as features of a classifier, float32 [n, D]: as they are, of any length."""
+        """Vectors as a classifier's features, float32 [n, D], not normalized."""
 
 
 class EncodedTerms:
-    """The vectors of a `TermEncoder`: every term has one."""
+    """The vectors of a `TermEncoder`; every term has one."""
 
     keyed_by = TERMS
 
@@ -327,7 +327,7 @@ class EncodedTerms:
         vectors: Rows,
         relations: ExportedRelations | None = None,
     ):
-        """From terms that are encoded already: unit vectors, float [n, D], may be a file's rows.
+        """From encoded terms: unit vectors, float [n, D], possibly rows of a file.
 
         `relations` are those that were learned with the encoder.
         """
@@ -361,7 +361,7 @@ def known_features(
 
 
 def terms_only(keyed_by: str, path: str) -> None:
-    """BadInput for vectors of concepts where a benchmark has only terms."""
+    """Raise BadInput for vectors of concepts, for benchmarks that have only terms."""
     if keyed_by != TERMS:
         raise BadInput(
             f"{path}: found terms to look up, and concept vectors, which have none for a term; "
@@ -370,11 +370,11 @@ def terms_only(keyed_by: str, path: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# A table of vectors in; a vector for each concept, or each term by its words, out.
+# Vectors from a table: of a concept by its key, or of a term by its words.
 
 
 class TableVectors(ABC):
-    """The vector of a key is the mean of its rows of a table; a key without any has none."""
+    """The vector of a key is the mean of its rows of a table; a key without rows has no vector."""
 
     keyed_by: str
     vectors_of: str  # what has a row of its own: "words", "names" or "concepts"
@@ -387,11 +387,11 @@ class TableVectors(ABC):
     @staticmethod
     @abstractmethod
     def keys_of(keys: Iterable[str]) -> set[str]:
-        """All entries of a table that may be looked up for these keys."""
+        """All entries of a table that these keys may look up."""
 
     @abstractmethod
     def rows(self, key: str) -> list[int]:
-        """Rows of the table that make up a key's vector."""
+        """The rows of the table that make up a key's vector."""
 
     def encode(self, keys: Sequence[str]) -> np.ndarray:
         vectors = np.zeros((len(keys), self.table.vectors.shape[1]), np.float32)
@@ -407,7 +407,7 @@ class TableVectors(ABC):
 
 
 class WordVectors(TableVectors):
-    """A term's vector is the mean over its words that have one (CODER paper, section 4.3).
+    """The vector of a term is the mean of the vectors of its words (CODER paper, section 4.3).
 
     Words stand between blanks. One that is not in the file is looked up without the punctuation at
     its ends, then in small letters.
@@ -439,7 +439,7 @@ class WordVectors(TableVectors):
         return key.split()
 
     def partly_known(self, keys: Iterable[str]) -> int:
-        """Distinct terms some of whose words have a vector and some have none."""
+        """The distinct terms with a vector for some of their words only."""
         return sum(0 < len(self.rows(key)) < len(self.words(key)) for key in set(keys))
 
 
@@ -464,13 +464,13 @@ _KINDS: dict[str, type[TableVectors]] = {"words": WordVectors, "concepts": _Conc
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """How a word is looked up, in this order."""
+    """The forms in which a word is looked up, in order."""
     bare = word.strip(string.punctuation)
     return tuple(dict.fromkeys((word, bare, bare.lower())))
 
 
 def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
-    """What a record says of these vectors."""
+    """The vectors as described in records."""
     table = vectors.table
     return VectorFileProtocol(
         model=table.path,
@@ -485,7 +485,7 @@ def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of vectors, or a folder of skip-grams, in; what benchmarks ask of it out.
+# `Vectors` made of a file of vectors or a folder of skip-grams.
 
 _NAME = "name: "  # before a name in a table that has words, too: no word has a blank
 
@@ -509,7 +509,7 @@ class _SkipGramWords(WordVectors):
 
 
 class _SkipGramNames(_SkipGramWords):
-    """A term's vector is its own, or of one that the text has not, the mean over its words.
+    """The vector of a term is its own, or for unseen names the mean over its words.
 
     SG_S and SG_S.C of Phan et al. 2019.
     """
@@ -546,7 +546,7 @@ def is_skip_grams(path: str | Path) -> bool:
 
 
 def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableVectors:
-    """The vectors of words, names or concepts, of which those for these keys are read.
+    """Opens a file of word, name or concept vectors; only those of these keys are read.
 
     Args:
       path: a file as `_read_vector_file` takes it, or a folder of skip-grams.
@@ -564,7 +564,7 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
 
 
 def _table_of_skip_grams(folder: Path, vectors_of: str, wanted: set[str]) -> VectorTable:
-    """The wanted rows of a folder of skip-grams; of names also those of words."""
+    """The wanted rows of a folder of skip-grams; for names also their words' rows."""
     grams = open_vectors(folder)
     if grams.manifest.word_rules != rules_hash():
         raise BadInput(

@@ -1,1 +1,1 @@
-"""A trained encoder as a folder for the Hugging Face Hub, checked before it gets its name."""
+"""Export of trained encoders as folders for the Hugging Face Hub, with a check of their vectors."""

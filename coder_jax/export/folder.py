@@ -1,4 +1,4 @@
-"""Export of an encoder as a Hugging Face folder, checked before it gets its name."""
+"""Export of an encoder as a Hugging Face folder whose vectors are checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
-# The files that make a model folder open in sentence-transformers: modules and their settings.
+# The files that make a model folder open in sentence-transformers.
 
 # Module names and keys as sentence-transformers 2 to 6 all read them.
 _TRANSFORMER, _POOLING, _DENSE, NORMALIZE = (
@@ -112,7 +112,7 @@ def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# An exported folder and the Bert it came from in; how far apart their vectors are out.
+# The check of an export: how far its vectors are from those of the trained Bert.
 
 _TOLERANCE = 1e-5  # of unit vectors, float32
 PROBE_TERMS = [
@@ -188,7 +188,7 @@ def _verify_export(
     tolerance: float = _TOLERANCE,
     proof: Any = None,
 ) -> dict[str, float]:
-    """Opens an export the way its users will and compares its vectors with ours.
+    """Opens an export as its users will and compares its vectors with ours.
 
     Ours are those of PROBE_TERMS by `bert`, and those that training itself gave.
 
@@ -217,7 +217,7 @@ def _verify_export(
         max_length=settings.max_length,
     )
     ours, terms = with_proof(PROBE_TERMS, ours, proof)
-    # Not cleaned: the exported tokenizer does it.
+    # Not cleaned: the exported tokenizer cleans.
     theirs = {"transformers": transformers_vectors(folder, terms, settings)}
     has_modules = (folder / "modules.json").exists()
     if has_modules and importlib.util.find_spec("sentence_transformers") is not None:
@@ -231,7 +231,7 @@ def _verify_export(
 
 
 def with_proof(terms: list[str], ours: np.ndarray, proof: Any) -> tuple[np.ndarray, list[str]]:
-    """(vectors, terms): ours of some terms, and behind them those that training gave."""
+    """(vectors, terms): ours of some terms, followed by those of the run's proof."""
     if proof is None:
         return ours, terms
     of_training = np.array(proof.outputs["vectors"], np.float32)
@@ -262,7 +262,7 @@ def largest_difference(
 
 
 def load_module(path: Path) -> Any:
-    """The Python file that lies in an export, imported under no name that others have."""
+    """Imports a Python file of an export under a unique name."""
     spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -284,7 +284,7 @@ def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettin
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
-    # The length comes from the exported tokenizer, as it does for users.
+    # The exported tokenizer sets the length, as for users.
     batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         output = model(**batch)
@@ -304,7 +304,7 @@ def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettin
 def sentence_transformers_vectors(
     folder: Path, terms: list[str], *, trust_remote_code: bool = False
 ) -> np.ndarray:
-    """Vectors by SentenceTransformer.encode, whose own modules pool and normalize.
+    """Vectors by SentenceTransformer.encode, with its own pooling and normalization.
 
     Args:
       folder: of the model.
@@ -318,13 +318,13 @@ def sentence_transformers_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained Bert, its tokenizer and what is known of its training in; a Hugging Face folder out.
+# The export itself.
 #
 # The folder opens unchanged with transformers (AutoModel, AutoTokenizer), sentence-transformers and
 # `TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
 # its vectors are compared with the trained encoder's, and only then does it get its name.
 
-# What a config.json may say of the place and type it was loaded with, and ours would not be true.
+# Keys of a config.json about its origin that would be wrong in our export.
 _STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
 
 
@@ -397,7 +397,7 @@ def export_encoder(
 def check_exportable(
     bert: Bert, settings: EncoderSettings, card: Mapping[str, Any], out: Path
 ) -> None:
-    """Refuses, before anything is written, what could not become an export."""
+    """Refuses, before anything is written, a model that cannot be exported."""
     require_torch()
     check_card(card)
     if settings.pooling == "pooler" and bert.pooler is None:
@@ -406,7 +406,7 @@ def check_exportable(
 
 
 def check_out(out: Path) -> None:
-    """Refuses a folder that holds something else than an earlier export."""
+    """Refuses an output folder that holds anything but an earlier export."""
     recover_folder(out)  # of an export that was killed while it replaced another
     in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if in_use and not (out / ENCODER.file).is_file():
@@ -438,7 +438,7 @@ def _write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: Encoder
 
         tokenizer = AutoTokenizer.from_pretrained(str(tokenizer))
     check_vocabulary(len(tokenizer), bert.config, "export")
-    # Padding and truncation saved by an earlier owner would overrule the caller's.
+    # Padding and truncation saved earlier would override the caller's.
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
     previous, tokenizer.model_max_length = tokenizer.model_max_length, settings.max_length
@@ -463,7 +463,7 @@ def _write_descriptions(
 
 
 # -------------------------------------------------------------------------------------------------
-# An export on its way out: to the Hugging Face Hub, or into a bucket.
+# Upload of an export to the Hugging Face Hub or a bucket.
 
 
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:

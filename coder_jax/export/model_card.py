@@ -1,4 +1,4 @@
-"""What is known of a model in; the README.md of its folder out, with nothing invented.
+"""The model card (README.md) of an export, filled only with recorded facts.
 
 The card says only what the caller gives: sections without content are left out.
 """
@@ -87,7 +87,7 @@ _TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
 
 
 def check_card(card: Mapping[str, Any]) -> None:
-    """Refuses keys that the card does not know: they would be lost without a word."""
+    """Refuses keys that the card does not know, which would otherwise be lost."""
     unknown = set(card) - _KEYS
     if unknown:
         raise ValueError(f"unknown card keys {sorted(unknown)}; expected some of {sorted(_KEYS)}")
@@ -128,12 +128,12 @@ def model_card(
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name can be a link on the hub, and is not a folder of the machine of training."""
+    """Whether a name is a hub id, not a folder of the training machine."""
     return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
 
 
 def _hub_languages(languages: Sequence[str]) -> list[str]:
-    """The languages as the hub calls them; those that it could not know are left out."""
+    """The languages under the hub's names; unknown ones are left out."""
     return [_LANGUAGES[name][1] for name in languages if name in _LANGUAGES]
 
 
@@ -172,7 +172,7 @@ def section(title: str, body: str) -> str:
 
 
 def markdown_table(values: Mapping[str, Any] | str | None, dataset_hash: str | None = None) -> str:
-    """A table of two columns; a plain text stays as it is."""
+    """A table with two columns; a plain text is returned unchanged."""
     if isinstance(values, str):
         values = {"": values}
     rows = dict(values or {})

@@ -1,4 +1,4 @@
-"""The relations of a trained encoder, table and labels: written into an export and read back."""
+"""The relation table of a trained encoder and its labels, in an export."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 _TABLE, _LABELS = "relations.safetensors", "relations.json"
-# By the dimensions of the table: its name in the file, and what to do with it.
+# By number of dimensions: the table's name in the file, and its operation.
 KINDS = {
     3: (
         "relation_matrices",
@@ -66,7 +66,9 @@ class ExportedRelations:
         return digest.hexdigest()
 
     def queries(self, heads_ND: np.ndarray, relation: int) -> np.ndarray:
-        """float32 [N, D]: where one relation leads from head vectors that are not normalized."""
+        """float32 [N, D]: the queries of one relation for head vectors, which need not be
+        normalized.
+        """
         if self.bilinear:
             return heads_ND @ self.table[relation]
         return heads_ND + self.table[relation]

@@ -1,4 +1,6 @@
-"""Export of an encoder whose vocabulary grew: the rows of the new word pieces, and the folder."""
+"""Export of an encoder with a larger vocabulary: embeddings of the new word pieces, and the
+folder.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,11 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
-# The word table of a BERT whose vocabulary grew: rows of new pieces begin at those of old ones.
+# The word embeddings after the vocabulary grew: new rows are made of those of old pieces.
 
 
 def _old_pieces(piece: str, vocabulary: WordPieceVocabulary) -> list[int]:
-    """Ids of the pieces that a vocabulary has for a string that is no piece of it.
+    """Ids of the old pieces that a string was split into.
 
     They are the longest from the left, as always. A character that is there in its other form
     only, such as "##é" for "é", is taken in that; one that is there in neither is left out.
@@ -103,7 +105,7 @@ def _rows_for(vocabulary: WordPieceVocabulary, table_rows: int, size: int) -> in
 def _extended_table(
     table: np.ndarray, vocabulary: WordPieceVocabulary, new: Sequence[str]
 ) -> tuple[np.ndarray, int]:
-    """The word table with a row for each new piece: the mean of the rows of its old pieces.
+    """The word embeddings with a row for each new piece: the mean of its old pieces' rows.
 
     A piece that has none, such as one of Chinese characters for an English encoder, begins at a row
     that is drawn: normal, each dimension with mean and spread of the table's rows. Began they all
@@ -125,7 +127,7 @@ def _extended_table(
     extended[: len(table)] = table
     of_entries = table[: vocabulary.size]
     mean, spread = of_entries.mean(axis=0), of_entries.std(axis=0)
-    # By its size, so that an encoder extended twice does not get the same rows twice.
+    # Seeded by the size, so that extending twice does not give the same rows twice.
     random = np.random.default_rng(vocabulary.size)
     drawn = 0
     for row, piece in enumerate(new, start=vocabulary.size):
@@ -136,7 +138,7 @@ def _extended_table(
 
 
 def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
-    """The same encoder with another word table, float32 [V, D]."""
+    """The same encoder with another embedding table, float32 [V, D]."""
     config = replace(bert.config, vocab_size=len(table))
     has_pooler = bert.pooler is not None
     return from_hf(
@@ -148,12 +150,12 @@ def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 
 
 # -------------------------------------------------------------------------------------------------
-# An encoder and new word pieces in; a Hugging Face folder of the encoder that knows them out.
+# The export of an encoder with new word pieces.
 
-# What its model card says of the encoder that is true of the new one, too.
+# Parts of the encoder's model card that hold for the new one, too.
 _OF_BASE = ("language", "license", "license_name", "license_link")
 _TOLERANCE = 1e-6  # of unit vectors, float32, before and after
-# What stays true of an encoder whose vocabulary grew. Weights in other formats would not.
+# Files that stay valid when the vocabulary grows. Weights in other formats do not.
 _KEPT = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("relations.json", "relations.safetensors", "LICENSE*", "NOTICE*"),
@@ -162,7 +164,7 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Extendable:
-    """An encoder whose vocabulary can grow.
+    """An encoder to which word pieces can be added.
 
     Attributes:
       name: folder or hub id, as it was given.
@@ -184,19 +186,19 @@ class Extendable:
 
     @property
     def recorded(self) -> Path | None:
-        """coder_jax.json, where the encoder is an export of ours, whose tokenizer cleans terms."""
+        """coder_jax.json, if the encoder is an export of ours, whose tokenizer cleans terms."""
         path = self.folder / ENCODER.file
         return path if path.is_file() else None
 
     def cleaned(self, terms: Sequence[str]) -> list[str]:
-        """What the word pieces are of: the terms as its tokenizer cleans them, if it does."""
+        """The strings that become word pieces: the terms, cleaned by the tokenizer if it cleans."""
         if self.recorded is None:
             return list(terms)
         return clean(pl.Series(terms, dtype=pl.String), self.settings.cleaning).to_list()
 
 
 class Extended(NamedTuple):
-    """What became of it.
+    """The result of an extension.
 
     Attributes:
       rows: of the word table.
@@ -212,7 +214,7 @@ class Extended(NamedTuple):
 
 
 def open_extendable(name: str, out: Path) -> Extendable:
-    """An encoder, and whether it may be written to `out` with more pieces: before the work.
+    """Opens an encoder and checks, before the work, that an extended one can be written to `out`.
 
     Raises:
       BadInput: no such model, another architecture, a vocabulary that is not WordPiece, PyTorch
@@ -300,7 +302,7 @@ def _write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVoc
 
 
 def _copy_kept(source: Path, folder: Path) -> None:
-    """Copies what stays true: KEPT, and the folders of the modules of sentence-transformers."""
+    """Copies files that stay valid: KEPT, and the module folders of sentence-transformers."""
     for pattern in _KEPT:
         for path in source.glob(pattern):
             shutil.copyfile(path, folder / path.name)
@@ -356,7 +358,7 @@ def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, A
 def _check(
     folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary, terms: Sequence[str]
 ) -> tuple[int, dict[str, float]]:
-    """Opens a new folder the way its users will.
+    """Opens a new folder as its users will.
 
     Returns:
       (terms whose tokens did not change, the largest difference of their vectors by library).
@@ -394,7 +396,7 @@ def _check(
 
 @contextmanager
 def _unreported() -> Iterator[None]:
-    """Within, transformers does not warn of long terms or of weights of no encoder."""
+    """In the block, transformers does not warn of long terms or unused weights."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()

@@ -1,1 +1,1 @@
-"""A list of mentions in, for each the concept of a dictionary or the reason why there is none."""
+"""Mapping of mentions to a dictionary's concepts, with a reason where there is no answer."""

@@ -1,4 +1,4 @@
-"""Candidates for a mention: terms that are near by vectors, by letters, or by both."""
+"""Candidate terms for a mention: similar by vectors, by letters, or by both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# How alike strings are in their letters: TF-IDF of three-letter pieces, and the most alike terms.
+# Similarity of letters: TF-IDF of character trigrams, and the most similar terms.
 #
-# What vectors of word pieces are bad at, this is good at: typing errors, and names of another
+# It complements vectors of word pieces, which are weak at typing errors and at names of another
 # language that share a root with the dictionary's.
 
 _LETTERS = 3  # in a piece
@@ -49,7 +49,7 @@ class _Characters:
         self._terms_by_piece: csr_matrix = self._weigh.fit_transform(terms).T.tocsr()
 
     def most_alike(self, strings: Sequence[str], k: int) -> list[np.ndarray]:
-        """For each string the rows of up to k terms, those most like it; none share no piece."""
+        """For each string the rows of up to k most similar terms that share a piece with it."""
         if not strings:
             return []
         found = sp_matmul_topn(
@@ -80,11 +80,11 @@ class _Characters:
 
 
 # -------------------------------------------------------------------------------------------------
-# A mention in, the concepts that come into question out: by vectors, by letters, or by both.
+# Candidate concepts of a mention, by vectors, by letters, or by both.
 
-# Scores closer than this are the same: rounding and the place in a packed batch move them so far.
+# Scores closer than this count as equal: rounding and packing move them by as much.
 SAME = 1e-6
-# Terms of each kind that are compared at first; a concept often has several near ones.
+# How many terms of each kind are compared first; concepts often have several near terms.
 _LOOKED_AT = 20
 # How much letters count beside vectors, where it was not measured. Of 0, 1, 2, 3, 4, 6, 10 it was
 # the best for English names that were held out of openmeta and the same names with one typing error
@@ -94,7 +94,7 @@ WEIGHT_OF_LETTERS = 3.0
 
 
 class _Compared(NamedTuple):
-    """Some terms of the dictionary, compared with one string."""
+    """Terms of the dictionary, compared with one string."""
 
     rows: np.ndarray  # int64 [m], of the dictionary
     cosines: np.ndarray  # float32 [m], of the vectors
@@ -130,13 +130,13 @@ class Candidates:
         self.characters = None if kind == "vectors" else _Characters(encoded.terms)
 
     def with_weight(self, weight: float) -> Candidates:
-        """The same with another weight of letters, and the same parts."""
+        """The same with another weight of letters."""
         other = copy.copy(self)
         other.weight = weight
         return other
 
     def ranked(self, strings: Sequence[str], k: int) -> list[list[Candidate]]:
-        """For each string concepts, best first: k or more, and all that are as good as the first.
+        """For each string at least k concepts, best first, and all that tie with the first.
 
         Fewer than k where the dictionary has fewer, or letters alone find no others.
         """
@@ -159,7 +159,7 @@ class Candidates:
     def first_by_weight(
         self, strings: Sequence[str], weights: Sequence[float]
     ) -> list[list[str | None]]:
-        """The best concept of each string for each of some weights of letters, [weights][strings].
+        """The best concept of each string for each weight of letters, [weights][strings].
 
         The terms are compared once; None where none is found.
         """
@@ -173,7 +173,7 @@ class Candidates:
         ]
 
     def _vectors(self, strings: Sequence[str]) -> np.ndarray:
-        """Of the strings, float32 [q, D]; zeros where they do not count."""
+        """float32 [q, D]: vectors of the strings; zeros where vectors do not count."""
         if self.kind == "characters":
             return np.zeros((len(strings), self.encoded.vectors.shape[1]), np.float32)
         return self.encoder.encode(list(strings))
@@ -205,7 +205,7 @@ class Candidates:
         ]
 
     def _of_concepts(self, compared: _Compared, weight: float) -> list[Candidate]:
-        """The concepts of some terms, best first; of equal ones the dictionary's order."""
+        """The concepts of some terms, best first; ties in the dictionary's order."""
         rows, cosines, letters = compared
         of_vectors, of_letters = self._shares(cosines, weight)
         scores = of_vectors * cosines + of_letters * letters
@@ -221,7 +221,7 @@ class Candidates:
         return sorted(candidates, key=lambda one: -one.similarity)
 
     def _shares(self, cosines: np.ndarray, weight: float) -> tuple[float, float]:
-        """What cosines and letters count in a score, 1 together."""
+        """The weights of cosines and of letters in a score; their sum is 1."""
         if self.kind != "both":
             return (1.0, 0.0) if self.kind == "vectors" else (0.0, 1.0)
         w = weight * max(0.0, 1 - float(cosines.max(initial=-1.0)))
@@ -229,7 +229,7 @@ class Candidates:
 
 
 def _is_open(candidates: list[Candidate], k: int) -> bool:
-    """Whether more terms must be looked at, for missing concepts or more as good as the first."""
+    """Whether more terms must be compared: concepts are missing, or more may tie with the first."""
     if len(candidates) < k or not candidates:
         return True
     return candidates[0].similarity - candidates[-1].similarity <= SAME

@@ -1,4 +1,4 @@
-"""Coded lists: the answer to a mention, its row in a table, and what people decided on it."""
+"""Coded lists: answers to mentions, their rows in a table, and people's decisions on them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from data_pipeline.files.tables import read_rows
 from data_pipeline.process import BadInput, did_you_mean
 
 # -------------------------------------------------------------------------------------------------
-# What mapping answers: for each mention a status and the concepts that come into question.
+# The answer to a mention: a status and candidate concepts.
 
-# What candidates are found by.
+# The sources of candidates.
 KINDS = ("vectors", "characters", "both")
 
 
 class Status(StrEnum):
-    """How a mention was answered."""
+    """The kind of answer that a mention got."""
 
     EXACT = "exact"  # the mention is a string of the dictionary, case and blanks aside
     NEAR = "near"  # the nearest term
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A concept that comes into question, by its best term."""
+    """A candidate concept, with its best term."""
 
     concept: str
     term: str  # as the dictionary writes it
@@ -72,7 +72,7 @@ class Answer:
 
 
 # -------------------------------------------------------------------------------------------------
-# Answers in, the rows of a coded list out: what is written beside each mention.
+# The columns of a coded list, which are written beside each mention.
 
 CODED_COLUMNS = {
     "concept": "identifier; empty where there is no answer",
@@ -97,7 +97,7 @@ def coded_rows(
     k: int | None,
     vocabularies: Collection[str] | None = None,
 ) -> list[list[str]]:
-    """The fields of COLUMNS of one mention: a row for each of up to k concepts.
+    """The fields of COLUMNS for one mention, with a row for each of up to k concepts.
 
     Without an answer it is one row, of what was nearest.
 
@@ -133,7 +133,7 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
     return [
         *about,
         candidate.term if candidate else "",
-        # A concept that a person chose, which was no candidate, has none.
+        # A concept chosen by a person that was not a candidate has no similarity.
         f"{candidate.similarity:.4f}" if candidate and not math.isnan(candidate.similarity) else "",
         f"{answer.confidence:.4f}" if is_first and answer.confidence is not None else "",
         str(rank),
@@ -144,13 +144,13 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
 
 
 def in_words(answers: Sequence[Answer]) -> str:
-    """How many mentions were answered how, such as "812 exact, 900 near, 288 no answer"."""
+    """Counts of answers by status, such as "812 exact, 900 near, 288 no answer"."""
     counts = {status: sum(answer.status == status for answer in answers) for status in Status}
     return ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
 
 
 # -------------------------------------------------------------------------------------------------
-# What people decided on a coded list: read from the file that a review page saves, and applied.
+# People's decisions on a coded list: read from the file of a review page, and applied.
 
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
 _COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
@@ -162,7 +162,7 @@ _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 class Decision(NamedTuple):
-    """What a person decided on a mention."""
+    """A person's decision on a mention."""
 
     concept: str | None  # None: no concept of the dictionary fits
     note: str = ""
@@ -212,7 +212,7 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, path: Path) -> None:
-    """BadInput if concepts that were accepted are not in the dictionary; `path` had them."""
+    """Raise BadInput if an accepted concept is not in the dictionary; `path` is the file."""
     known = dictionary.concept_set
     missing = {
         decision.concept: mention
@@ -232,7 +232,7 @@ def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, p
 def decided(
     answers: Iterable[Answer], decisions: Mapping[str, Decision], dictionary: Dictionary
 ) -> list[Answer]:
-    """The answers with what people decided; open ones as they are.
+    """The answers after people's decisions; open ones are unchanged.
 
     An accepted concept is the first candidate, before the others, with its term and similarity
     where it was among them. Where it was not, its term is the preferred name and its similarity is
@@ -262,7 +262,7 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
 
 
 def _places(path: Path, header: Sequence[str]) -> list[int | None]:
-    """Where in a row each of COLUMNS stands."""
+    """The position of each of COLUMNS in a row."""
     names = [name.strip().casefold() for name in header]
     for name in _COLUMNS:
         if names.count(name) > (1 if name in names else 0) or (
@@ -281,7 +281,7 @@ def _unguarded(field: str) -> str:
 
 
 def _decision(concept: str, decision: str, note: str, place: str) -> Decision | None:
-    """What a row says; None where it leaves its mention open."""
+    """The decision in a row; None if it leaves its mention open."""
     concept, said = concept.strip(), decision.strip().casefold()
     if said not in (_ACCEPTED, _REJECTED, _OPEN):
         known = [_ACCEPTED, _REJECTED, _OPEN]

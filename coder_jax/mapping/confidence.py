@@ -1,4 +1,4 @@
-"""How far an answer may be trusted: cut-offs of similarity, and how they are measured."""
+"""Confidence in answers: cut-offs of similarity, and how they are measured."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:  # they bring jax, which --help does not wait for
     from coder_jax.mapping.normalizer import Confidence, Normalizer
 
 # -------------------------------------------------------------------------------------------------
-# Cut-offs: from which similarity on answers are given, and how many of them are then right.
+# Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
 #
 # They are measured on mentions whose concept is known (`evaluate`), a table for each language, and
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
 _DIGITS = 4  # of a cut-off
-# A similarity that is less than a cut-off by no more than this counts as equal: rounding moves it.
+# A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
 _MOST_ROWS = 200
 _LEAST_ANSWERED = 30
@@ -45,7 +45,7 @@ _MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave 
 
 
 class Cutoff(NamedTuple):
-    """A row of a table: what is to be expected of one cut-off."""
+    """A row of a table: the expected coverage and precision of a cut-off."""
 
     cutoff: float  # of similarities
     precision: float  # share of the answers that were right
@@ -55,7 +55,7 @@ class Cutoff(NamedTuple):
 
 @dataclass(frozen=True)
 class CutoffTable:
-    """What was found at some cut-offs, lowest first; each has fewer answers than the one before.
+    """Results at some cut-offs, lowest first; each has fewer answers than the one before.
 
     Attributes:
       mentions: how many were looked up.
@@ -79,7 +79,7 @@ class CutoffTable:
 
 
 def _precision_and_coverage(similarities: np.ndarray, right: np.ndarray) -> CutoffTable:
-    """Precision and coverage at each cut-off that tells mentions apart.
+    """Precision and coverage at each cut-off that separates mentions.
 
     Cut-offs are similarities, rounded down to 4 decimals; of more than 200 those stay that split
     the answered mentions most evenly, with the first and the last.
@@ -125,7 +125,7 @@ def cutoff_for(
     least_answered: int = _LEAST_ANSWERED,
     confidence: float | None = None,
 ) -> float | None:
-    """The smallest cut-off from which on the precision stays at least as wanted; None if none does.
+    """The smallest cut-off from which on precision stays at least as wanted; None if there is none.
 
     Cut-offs with few answers tell little: they are neither chosen nor stand in the way of lower
     ones.
@@ -165,7 +165,7 @@ def cutoff_for(
 
 @dataclass(frozen=True)
 class MeasuredRule:
-    """What `measure` found for a language, beside its table: see `normalizer.Confidence`."""
+    """The rule measured for a language, stored beside its table: see `normalizer.Confidence`."""
 
     weight_of_letters: Annotated[float, Meta(ge=0, le=1000)]  # see `candidates.Candidates`
     intercept: Finite
@@ -197,7 +197,7 @@ class _MeasuredOn:
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """The tables of an encoder: of all mentions, and of each language where these are known.
+    """The tables of an encoder: for all mentions, and for each language if known.
 
     Attributes:
       tables: by language, such as "ENG"; ALL is always there. Their cut-offs are of similarities,
@@ -211,11 +211,11 @@ class Cutoffs:
     rules: dict[str, MeasuredRule] = field(default_factory=dict)
 
     def of(self, language: str | None = None) -> CutoffTable:
-        """The table of a language; that of all mentions where it has none."""
+        """The table of a language, or of all mentions if the language has none."""
         return self.tables.get(language or ALL, self.tables[ALL])
 
     def of_another_dictionary(self, terms: int) -> str:
-        """In words, that a dictionary of so many terms is quite another; "" if it need not be.
+        """A warning if a dictionary of this size differs much from the measured one; else "".
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
@@ -284,7 +284,7 @@ def measure_cutoffs(
 
 
 def _check_table(table: CutoffTable, where: str, again: str) -> None:
-    """BadInput for a table that no mentions can have."""
+    """Raise BadInput for an impossible table."""
     cutoffs, answered, right = (
         np.array(column) for column in (table.cutoffs, table.answered, table.right)
     )
@@ -294,7 +294,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
         and np.all(np.diff(answered) < 0)
         and np.all((right <= answered) & (answered <= table.mentions))
         and np.all(answered > 0)
-        # Of the answers that a higher cut-off takes away, so many at most can be right.
+        # Of the answers that a higher cut-off removes, at most all are right.
         and np.all((np.diff(right) <= 0) & (np.diff(right) >= np.diff(answered)))
     )
     if not is_whole:
@@ -305,7 +305,7 @@ def _check_table(table: CutoffTable, where: str, again: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions whose concept is known in, the rule by which `normalize` answers out.
+# Measures the rule by which `normalize` answers, on mentions whose concept is known.
 #
 # For each language it is measured how much letters should count beside vectors, how likely an
 # answer is right by its similarity and margin, and what precision and coverage each cut-off then
@@ -324,7 +324,7 @@ def measured_cutoffs(
     measured_on: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Cutoffs:
-    """What is to be expected of a normalizer's answers, of all mentions and of each language.
+    """The expected quality of a normalizer's answers, for all mentions and each language.
 
     Mentions that name nothing or are strings of the dictionary are left aside: how they are
     answered does not depend on it.
@@ -394,7 +394,7 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
 def _best_weight(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> float:
-    """The weight of letters with which most of the mentions, and of them misspelt, are right.
+    """The weight of letters with the most right answers for mentions, plain and misspelt.
 
     Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
@@ -413,7 +413,7 @@ def _best_weight(
 def _outcomes(
     candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each mention the similarity of its nearest concept, the margin, and whether it is right.
+    """For each mention: similarity of the nearest concept, margin, and whether it is right.
 
     Returns:
       (float64 [n], float64 [n], bool [n]).
@@ -430,7 +430,7 @@ def _outcomes(
 
 
 def misspelt(names: Sequence[str], seed: int = 0) -> list[str]:
-    """Each name with one error at a random place, not the first letter where there are others.
+    """Each name with one typing error at a random place (not the first letter, if avoidable).
 
     Args:
       names: strings; those of fewer than two letters stay as they are.

@@ -1,4 +1,4 @@
-"""Mentions to concepts: the same string first, then the nearest term, or no answer and why."""
+"""Normalization of mentions: same string first, then nearest term, or no answer and the reason."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary's terms in, those that have the same string as a mention out.
+# Exact matches: a dictionary's terms that have the same string as a mention.
 
 _TERMS_AT_ONCE = 1 << 20
 
 
 def _folded(terms: Sequence[str]) -> pl.Series:
-    """Strings with case and blanks folded, and accents written in one way (Unicode's NFC)."""
+    """Strings with folded case and blanks, in Unicode's NFC form."""
     series = pl.Series(list(terms), dtype=pl.String)
     series = series.str.normalize("NFC").str.to_lowercase()
     return series.str.replace_all(r"\s+", " ").str.strip_chars()
 
 
 class _SameStrings:
-    """Finds the terms that are a mention's string, case and blanks aside.
+    """Finds terms equal to a mention, apart from case and blanks.
 
     It holds 16 bytes for each term, whatever its length, beside the terms themselves.
 
@@ -76,11 +76,11 @@ class _SameStrings:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions that name nothing: empty ones, numbers, and what people write where they have no answer.
+# Mentions without content: empty ones, numbers, and placeholders such as "n/a".
 #
-# An encoder finds a nearest term for every string; these are told apart before it is asked.
+# An encoder finds a nearest term for every string, so these are recognized first.
 
-# What stands in for an answer, in the languages of the lists that hospitals keep.
+# Placeholders in the languages of hospitals' lists.
 _PLACEHOLDERS = """
 n/a|n.a.|n. a.|na|nil|none|null|nan|empty|blank|missing|unknown|unk|not known|not applicable
 not available|not specified|not stated|not recorded|not documented|not done|no data|no entry
@@ -98,7 +98,7 @@ nelze|neznámé|neuvedeno|není známo|bilinmiyor|yok|不明|なし|該当なし
 _PLACEHOLDER_WORDS = frozenset(
     text for line in _PLACEHOLDERS.split("\n") for text in line.strip().split("|") if text
 )
-# Notes that send the reader elsewhere.
+# Notes that refer the reader elsewhere.
 _ELSEWHERE = re.compile(
     r"(please )?(see|refer to) (the )?"
     r"(attached|attachment|letter|report|above|below|notes?|file|chart|previous|comments?)\b"
@@ -109,7 +109,7 @@ _ELSEWHERE = re.compile(
 
 
 def why_unanswerable(mention: str) -> str:
-    """Why no concept can be the answer to a mention, in a few words; "" where one can.
+    """Why no concept can be the answer to a mention, in a few words; "" if one can.
 
     No answer have: the empty string, one letter (but of scripts that write words in one sign, such
     as Chinese), what has no letters at all, and placeholders such as "n/a" or "see attached".
@@ -130,7 +130,7 @@ def why_unanswerable(mention: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# A user's own list of abbreviations: `MI<TAB>myocardial infarction`.
+# A user's list of abbreviations: `MI<TAB>myocardial infarction`.
 
 
 def read_abbreviations(path: str | Path) -> dict[str, str]:
@@ -163,11 +163,11 @@ def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# When the nearest concept is the answer: how near it must be, and how likely it then is right.
+# The rule by which the nearest concept becomes the answer.
 
 
 class Confidence(NamedTuple):
-    """How likely an answer is right: a logistic regression on its similarity and margin.
+    """The probability that an answer is right: a logistic regression on similarity and margin.
 
     The margin, by how much the second concept is further away, tells more than the similarity: near
     the right concept of "fracture of the left hand" is that of "fracture of the right hand".
@@ -193,14 +193,14 @@ class Confidence(NamedTuple):
         return cls(float(model.intercept_[0]), *map(float, model.coef_[0]))
 
     def of(self, similarity: float, margin: float) -> float:
-        """The likelihood, in [0, 1]."""
+        """The probability, in [0, 1]."""
         logit = self.intercept + self.of_similarity * similarity + self.of_margin * margin
         return 1 / (1 + math.exp(-max(min(logit, 500.0), -500.0)))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the nearest concept needs to be the answer.
+    """The conditions under which the nearest concept is the answer.
 
     Attributes:
       least_similarity: of the best term.
@@ -213,11 +213,11 @@ class Rule:
     least_confidence: float = 0.0
 
     def confidence(self, similarity: float, margin: float) -> float | None:
-        """How likely the answer is right; None where nothing was measured."""
+        """The probability that the answer is right; None if nothing was measured."""
         return None if self.measured is None else self.measured.of(similarity, margin)
 
     def why_not(self, similarity: float, margin: float) -> str:
-        """Why this is no answer; "" where it is one."""
+        """Why this is not an answer; "" if it is."""
         if similarity < self.least_similarity:
             return f"similarity {similarity:.3f} is below {self.least_similarity:.3f}"
         confidence = self.confidence(similarity, margin)
@@ -227,7 +227,7 @@ class Rule:
 
 
 def margin_of(candidates: Sequence[Candidate]) -> float:
-    """By how much the first of ranked candidates is nearer than the second."""
+    """By how much the first of ranked candidates is more similar than the second."""
     if not candidates:
         return 0.0
     second = candidates[1].similarity if len(candidates) > 1 else 0.0
@@ -235,11 +235,11 @@ def margin_of(candidates: Sequence[Candidate]) -> float:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts of a dictionary out: the same string before the nearest term.
+# The normalizers.
 
 
 class Near(NamedTuple):
-    """What comes into question for a string."""
+    """The candidates of a string."""
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer
@@ -261,7 +261,7 @@ class SameStringNormalizer(abc.ABC):
 
     @abc.abstractmethod
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
-        """For each of some strings what comes into question, k candidates or more, best first."""
+        """The candidates of each string: at least k, best first."""
 
     @abc.abstractmethod
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
@@ -294,7 +294,7 @@ class SameStringNormalizer(abc.ABC):
         why = [why_unanswerable(mention) for mention in mentions]
         strings = [self.write_out(mention) for mention in mentions]
         exact = self.exact(strings)
-        # Nothing is encoded that needs no candidates beside those of its own string.
+        # Strings whose exact matches suffice as candidates are not encoded.
         asked = [row for row in range(len(strings)) if not why[row] and (k > 1 or not exact[row])]
         near = self.near([strings[row] for row in asked], k)
         near_of = dict(zip(asked, near, strict=True))
@@ -381,7 +381,7 @@ class Normalizer(SameStringNormalizer):
 
 
 def _likeness_of_same(mention: str, term: str) -> int:
-    """How alike two strings are written that differ in case, blanks and semantic tag at most."""
+    """Similarity of two strings that differ at most in case, blanks and semantic tag."""
     one, other = " ".join(mention.split()), " ".join(term.split())
     return 2 if one == other else int(one.lower() == other.lower())
 
@@ -428,6 +428,6 @@ def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: 
 
 
 def _written_like(mention: str, term: str) -> float:
-    """How alike two strings are in their letters, 0 to 1; case and blanks aside."""
+    """Similarity of spelling, 0 to 1, ignoring case and blanks."""
     one, other = _folded([mention, term])
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

@@ -16,13 +16,14 @@ from coder_jax.models.bert_config import POOLINGS, BertConfig
 from coder_jax.models.dropout import hash_dropout
 
 # -------------------------------------------------------------------------------------------------
-# Sequences of two parts whose attention is led by keywords.
+# Sequences of two parts with keyword-guided attention.
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probes:
-    """Sequences of two parts that begin with [CLS] and K probes, which see words of a kind alone.
+    """Sequences of two parts that begin with [CLS] and K probes, each of which attends to one kind
+    of keyword.
 
     Liang, Xue, Ruan 2021, section 3.2 (keyword-attentive ranker).
     """
@@ -39,12 +40,12 @@ class Probes:
     else before the softmax, as in the authors' code."""
 
     def sees(self) -> jax.Array:
-        """bool [R, L, L]: whether a token sees another, but for segments."""
+        """bool [R, L, L]: whether a token attends to another, apart from segments."""
         return (self.kinds[:, :, None] & self.kinds[:, None, :]) != 0
 
 
 # -------------------------------------------------------------------------------------------------
-# What a BERT is made of: embeddings, attention, dense layers, with dropout that needs no state.
+# The layers of a BERT: embeddings, attention, dense layers, stateless dropout.
 #
 # Shapes: R rows, L tokens per row, T tokens of any axes, D hidden width, H heads, K head width.
 
@@ -61,7 +62,7 @@ MASKED = -1e30
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """What is added to the logits of attention, and what its probabilities are multiplied by.
+    """Terms added to the logits of attention, and factors of its probabilities.
 
     Where the mask is that of segments alone, it has these too: a kernel then needs nothing else.
     """
@@ -72,7 +73,9 @@ class AttentionMask:
 
 
 def _matmul_precision(dtype: Any) -> jax.lax.Precision:
-    """Full precision for float32 (accelerators would round to TF32 or bf16), else the default."""
+    """Highest precision for float32 (accelerators would round to TF32 or bf16), else the
+    default.
+    """
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else jax.lax.Precision.DEFAULT
 
 
@@ -218,7 +221,7 @@ def attention(
     if mask.kept_R1LL is not None:
         probs_RHLL = probs_RHLL * mask.kept_R1LL
     if dropout_ids_RL is not None:
-        # Head and place of the key within its own term: free of where the term was packed.
+        # Head and position of the key within its own term, independent of the packing.
         heads_H = jnp.arange(config.num_heads, dtype=jnp.uint32)[None, :, None, None]
         keys_R11L = positions_RL.astype(jnp.uint32)[:, None, None, :]
         probs_RHLL = hash_dropout(
@@ -289,7 +292,7 @@ class _Layer(nnx.Module):
         return attention(config, q_RLHK, k_RLHK, v_RLHK, mask, positions_RL, dropout_ids_RL, site)
 
     def transform(self, x_TD, attended_TD, dropout_ids_T, site) -> jax.Array:
-        """What follows attention, token by token; any axes in place of T."""
+        """The feed-forward part after attention, token by token; T stands for any axes."""
         config = self.config
         attended = self.attention_output(attended_TD)
         attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
@@ -304,7 +307,7 @@ class _Layer(nnx.Module):
 
 
 def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
-    """Dropout over the features of each token; none where there are no ids. Any axes for T."""
+    """Dropout of the features of each token; none without ids. T stands for any axes."""
     if dropout_ids_T is None:
         return x_TD
     features = jnp.arange(x_TD.shape[-1], dtype=jnp.uint32)
@@ -313,7 +316,7 @@ def drop_features(x_TD, dropout_ids_T, site: int, rate: float) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# From the tokens of packed rows to terms: where each begins, and one vector for each.
+# Pooling: where each term begins in the packed rows, and one vector for each.
 #
 # Shapes: R rows, L tokens per row, N terms, D hidden width.
 
@@ -339,7 +342,7 @@ def inner_segments(segments_RL: jax.Array) -> jax.Array:
 
 
 def _mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int) -> jax.Array:
-    """float32 [N, D]: the mean over the tokens of each term, [CLS] and [SEP] too (CODER's e_avg).
+    """float32 [N, D]: the mean over each term's tokens, [CLS] and [SEP] included (CODER's e_avg).
 
     With the segments of `inner_segments`, the mean over its word pieces alone.
 
@@ -359,7 +362,7 @@ def _mean_by_term(hidden_RLD: jax.Array, segments_RL: jax.Array, num_terms: int)
 
 
 # -------------------------------------------------------------------------------------------------
-# BERT on packed rows: token ids of many terms in, hidden states or one vector per term out.
+# BERT on packed rows.
 #
 # Several terms lie in one row; attention is block-diagonal, so that a term never sees its
 # neighbours, and positions restart at every term. Hence the vector of a term is the same as if it
@@ -421,7 +424,7 @@ class Bert(nnx.Module):
         return self._finished(x_RLD, attended_RLD, dropout_ids_RL, site)
 
     def _attended(self, tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes=None):
-        """The last layer's input, what its attention makes of it, and the layer's dropout site."""
+        """The last layer's input, the output of its attention, and its dropout site."""
         x_RLD = self.embeddings(tokens_RL, positions_RL, probes)
         x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
         x_RLD = x_RLD.astype(self.dtype)
@@ -444,7 +447,7 @@ class Bert(nnx.Module):
         return x_RLD, last.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site), site
 
     def _finished(self, x_TD, attended_TD, dropout_ids_T, site):
-        """Hidden states of tokens of any axes, from what `_attended` gives of them."""
+        """Hidden states of tokens on any axes, from the output of `_attended`."""
         return self.layers[-1].transform(x_TD, attended_TD, dropout_ids_T, site)
 
     def term_vectors(
@@ -501,7 +504,7 @@ class Bert(nnx.Module):
         pooling: str,
         dropout_ids_RL: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """(vectors, [CLS]) of one pass, float32 [N, D] each: as of `term_vectors` and 'cls'.
+        """(vectors, [CLS]) of one pass, float32 [N, D] each; see `term_vectors`.
 
         Args:
           pooling: cls, mean or pieces.
@@ -541,7 +544,7 @@ class Bert(nnx.Module):
 
 
 class Structure(NamedTuple):
-    """An encoder without its parameters.
+    """The structure of an encoder, without its parameters.
 
     Attributes:
       graph: what nnx makes it of.

@@ -49,7 +49,9 @@ Rate = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class HfSizes(TypedDict):
-    """What config.json of each architecture has; the bounds are some times what the largest has."""
+    """The keys that every architecture's config.json has; bounds are several times the largest in
+    use.
+    """
 
     vocab_size: Vocabulary
     hidden_size: Width
@@ -165,12 +167,12 @@ class BertConfig:
                 f"{source}: position_embedding_type={positions!r}, is_decoder="
                 f"{bool(config.get('is_decoder'))}; expected an encoder with absolute positions"
             )
-        # The one value that equals RoBERTa's original where a file leaves it out, and not BERT's.
+        # The only value that equals RoBERTa's default, not BERT's, where a file leaves it out.
         values.setdefault("pad_token_id", 0 if model_type == "bert" else 1)
         return cls(model_type=model_type, **values)
 
     def with_dropout(self, rate: float) -> Self:
-        """The same with one rate for hidden states and attention."""
+        """The same config with one dropout rate for hidden states and attention."""
         return replace(self, hidden_dropout=rate, attention_dropout=rate)
 
     @property
@@ -183,11 +185,11 @@ class BertConfig:
 
     @property
     def longest_term(self) -> int:
-        """Tokens for which there are positions."""
+        """The number of tokens that have positions."""
         return self.max_positions - self.first_position
 
     def to_hf(self) -> dict[str, Any]:
-        """The same as a config.json dict that transformers opens as the same model."""
+        """The config as a config.json dict that transformers opens as the same model."""
         sizes = {theirs: getattr(self, ours) for ours, theirs in (REQUIRED | _OPTIONAL).items()}
         architecture = ARCHITECTURES[self.model_type]
         return {"architectures": [architecture], "model_type": self.model_type} | sizes

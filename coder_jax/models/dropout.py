@@ -1,4 +1,4 @@
-"""Dropout whose mask is a hash of the token and the feature: the same wherever a term is packed."""
+"""Stateless dropout: the mask is a hash of token and feature, so packing does not change it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 # -------------------------------------------------------------------------------------------------
-# A hash of 32-bit numbers in traced code: random numbers that no state and no order goes into.
+# A hash of 32-bit numbers in traced code, which gives random numbers without state.
 #
 # Dropout masks and the checksums of a checkpoint are made of it.
 
@@ -24,7 +24,7 @@ def mix_bits(x: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# Dropout whose mask is a hash of (token id, site, feature): the same wherever a term is packed.
+# Dropout whose mask is a hash of (token id, site, feature), wherever a term is packed.
 #
 # Ordinary dropout draws its mask by place in the array, so that packing the same terms otherwise,
 # or over other devices, would change a training run. Here each token carries a number of its own,

@@ -1,4 +1,4 @@
-"""Attention of packed rows as one GPU kernel: nothing of size L x L ever lies in device memory.
+"""Attention of packed rows as one GPU kernel that stores no L x L array in device memory.
 
 A row is short (at most 128 tokens), so one program holds the logits of a row and a head in its
 registers: products, softmax, dropout and their gradients are one kernel each way. It computes what
@@ -34,7 +34,7 @@ class _Dropout:
     max_positions: int
 
     def keep(self, ids_L: jax.Array, positions_L: jax.Array, head: jax.Array) -> jax.Array:
-        """bool [L, L]: which probabilities stay."""
+        """bool [L, L]: the probabilities that dropout keeps."""
         salt = jnp.uint32(GOLDEN_RATIO * (self.site + 1) & 0xFFFFFFFF)
         token_L = mix_bits(ids_L + salt)
         place_L = head.astype(jnp.uint32) * jnp.uint32(self.max_positions)
@@ -44,7 +44,9 @@ class _Dropout:
 
 
 def fits(length: int, head_width: int, dtype: Any) -> bool:
-    """Whether the kernel takes rows of `length` tokens with heads of this width on this machine."""
+    """Whether the kernel supports rows of `length` tokens with heads of this width on this
+    machine.
+    """
     sizes = length, head_width
     powers = all(size & (size - 1) == 0 and size >= _SHORTEST for size in sizes)
     here = jax.default_backend() == "gpu" and jax.device_count() == 1
@@ -62,7 +64,7 @@ def fused_attention(
     max_positions: int,
     interpret: bool = False,
 ) -> jax.Array:
-    """What each token reads of the others of its segment, bfloat16 [R, L, H, K].
+    """Attention within segments, bfloat16 [R, L, H, K].
 
     Args:
       qkv_RL3HK: queries, keys and values, bfloat16.
@@ -115,7 +117,7 @@ _attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _call(kernel, out, of_heads, of_tokens, interpret, name):
-    """Runs a kernel for each row and head; refs have neither dimension."""
+    """Runs a kernel for each row and head; its refs lack both dimensions."""
     rows, length, _, heads, _ = of_heads[0].shape
 
     def of_head(array):

@@ -1,7 +1,8 @@
-"""The files of a Hugging Face model, and how a model folder says that its vectors are made."""
+"""Files of Hugging Face models, and how a model folder says that its vectors are made."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -26,7 +27,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import CLEANING
 
 # -------------------------------------------------------------------------------------------------
-# The files of a Hugging Face model: folder or hub id in, JSON dicts and numpy tensors out.
+# Reads the JSON and weight files of a model, from a folder or the Hub.
 
 _SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
 SAFETENSORS, _TORCH_BIN = "model.safetensors", "pytorch_model.bin"
@@ -35,13 +36,13 @@ _BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_V
 
 
 class _WeightIndex(TypedDict):
-    """Which file has which weight, where there are several."""
+    """Which file holds which weight, for sharded weights."""
 
     weight_map: dict[str, str]
 
 
 class Weight(NamedTuple):
-    """One row of a table of names: a weight in a file, and its place among our parameters."""
+    """A row of a name table: a weight in a file, and its place among our parameters."""
 
     hf_name: str
     path: tuple[str | int, ...]  # in the parameter tree
@@ -49,8 +50,10 @@ class Weight(NamedTuple):
     part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
 
 
-def find_folder(path_or_hub_id: str | Path) -> Path:
+def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False) -> Path:
     """The local folder of a model; fetches it (once) from a bucket, or where a hub id is given.
+
+    From the hub its ONNX files come only where they are asked for.
 
     Raises:
       BadInput: neither a folder nor an address or hub id that can be fetched.
@@ -75,23 +78,23 @@ def find_folder(path_or_hub_id: str | Path) -> Path:
         raise BadInput(
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
-    return _download(name)
+    return _download(name, [*_BESIDE, "*.onnx"] if onnx else _BESIDE)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """What the hub's client raises: names that cannot be, refusals, failed connections."""
+    """Errors of the hub's client: invalid names, refusals, failed connections."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     # A refusal derives from the error of the HTTP library, as does a failed connection.
     return (HFValidationError, OSError, *HfHubHTTPError.__bases__)
 
 
-def _download(hub_id: str) -> Path:
+def _download(hub_id: str, beside: Sequence[str]) -> Path:
     """Fetches config, tokenizer and weights of a hub model; safetensors where there are any."""
     from huggingface_hub import snapshot_download
 
     def fetch(weights: str) -> Path:
-        return Path(snapshot_download(hub_id, allow_patterns=[*_SMALL_FILES, *_BESIDE, weights]))
+        return Path(snapshot_download(hub_id, allow_patterns=[*_SMALL_FILES, *beside, weights]))
 
     try:
         folder = fetch("model*.safetensors")
@@ -181,7 +184,7 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# How a model folder's vectors are made: pooling, cleaning, length; read from and written to it.
+# How vectors are made (pooling, cleaning, length), read from and written to a model folder.
 #
 # Our exports say it in coder_jax.json; sentence-transformers folders in modules.json and
 # 1_Pooling/config.json; a plain BERT says nothing, and gets the paper's [CLS] and length 32.
@@ -192,7 +195,7 @@ _OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens"
 
 
 class Module(TypedDict):
-    """One of the modules that modules.json of sentence-transformers lists."""
+    """An entry of sentence-transformers' modules.json."""
 
     type: str
     path: Annotated[str, Meta(pattern=r"^[\w./-]*$")]
@@ -234,7 +237,7 @@ class EncoderSettings:
         return ", ".join(words)
 
     def changed(self, **overrides: Any) -> EncoderSettings:
-        """These settings with what is not None in `overrides`."""
+        """These settings with the values of `overrides` that are not None."""
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})
 
 
@@ -285,7 +288,7 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
 
 
 def read_languages(folder: Path) -> tuple[str, ...]:
-    """The languages that an export of ours was trained on; none where nothing tells."""
+    """The languages that an export of ours was trained on; none if unknown."""
     export = read_export(folder)
     return tuple(export.languages or ()) if export else ()
 
@@ -329,7 +332,7 @@ def _sentence_transformers_length(folder: Path) -> int:
     ):
         if (folder / name).is_file():
             length = read_json(folder / name).get(key)
-            # Tokenizers without a limit carry a number of 30 digits.
+            # Tokenizers without a limit have a number of 30 digits.
             if length is not None and not (isinstance(length, int) and length >= 10**6):
                 return typed(length, Length, f"{folder / name}: {key}", "fetch the folder again")  # type: ignore[arg-type]
     return EncoderSettings().max_length

@@ -1,4 +1,4 @@
-"""Weights of Hugging Face to our encoders and back, and the architectures for which that works."""
+"""Import and export of Hugging Face weights, for the supported architectures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from data_pipeline.files.identity import read_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Which architectures of Hugging Face import, and the config and the encoder of each.
+# The supported architectures, with the config and encoder class of each.
 
-# model_type in config.json -> what reads the rest of it.
+# model_type in config.json -> the config class.
 _CONFIGS: dict[str, type[BertConfig]] = {
     **dict.fromkeys(ARCHITECTURES, BertConfig),
     MODERNBERT: ModernBertConfig,
@@ -66,7 +66,7 @@ def abstract_bert(
 
 
 # -------------------------------------------------------------------------------------------------
-# Hugging Face's names of a ModernBERT's weights, and where each goes.
+# Hugging Face's weight names of a ModernBERT, and our parameters.
 
 _MODERN_ANCHOR = "embeddings.tok_embeddings.weight"  # what tells the prefix of a file's names
 
@@ -98,7 +98,7 @@ def _modernbert_names(config: ModernBertConfig) -> list[Weight]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Hugging Face weights to our encoders and back, through one name table each.
+# Import and export of weights, through one name table for each architecture.
 #
 # In: a local folder or a hub id (config.json with model.safetensors or pytorch_model.bin, single or
 # sharded). Out: a Bert and a report of what was only in the file or only in the model; or, the
@@ -112,7 +112,9 @@ _QKV = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What happened to the names of a weight file; `print(report)` tells it in lines."""
+    """The names of a weight file that were loaded, missing or left over; `print(report)` lists
+    them.
+    """
 
     source: str
     loaded: int
@@ -133,7 +135,7 @@ class LoadReport:
 
 
 def anchor(config: BertConfig) -> str:
-    """Hugging Face's name of the word table."""
+    """Hugging Face's name of the word embeddings."""
     return _MODERN_ANCHOR if isinstance(config, ModernBertConfig) else _ANCHOR
 
 
@@ -280,7 +282,7 @@ def from_hf(
     flat = dict(nnx.to_flat_state(params))
     filled: dict[Any, np.ndarray] = {}
     for weight in table:
-        # Memory for what config.json promises is taken once the file is seen to have as much.
+        # Memory is allocated once the file is seen to hold as much as config.json promises.
         shape = flat[weight.path].shape
         target = _part_of(np.broadcast_to(np.float32(0), shape), weight)
         value = tensors[weight.hf_name]
@@ -300,13 +302,13 @@ def from_hf(
         if weight.path not in filled:
             filled[weight.path] = np.empty(shape, np.float32)
         _part_of(filled[weight.path], weight)[...] = value
-    # In the host's memory: where they go is decided by who uses them.
+    # In host memory: the caller decides about devices.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 
 def _what_is_wrong(value: np.ndarray) -> str:
-    """Of weights that cannot be used."""
+    """The message for weights that cannot be used."""
     return "NaN or infinite values" if value.dtype.kind == "f" else f"values of {value.dtype}"
 
 

@@ -57,7 +57,7 @@ _Base = Annotated[float, Meta(gt=1, lt=1e12)]
 
 
 class _Rope(TypedDict):
-    """Of the layers of a kind."""
+    """The rotary settings of the layers of a kind."""
 
     rope_type: NotRequired[str]
     rope_theta: NotRequired[_Base]
@@ -177,12 +177,12 @@ class ModernBertConfig(BertConfig):
 
 
 def _alternating(layers: int, every: int) -> tuple[str, ...]:
-    """Kinds of layers, of which the first and each so many after it are global."""
+    """Kinds of layers: the first and every n-th after it are global."""
     return tuple(_LOCAL if number % every else _GLOBAL for number in range(layers))
 
 
 def _layer_types(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """The kind of each layer; BadInput for others than there are."""
+    """The kind of each layer; BadInput for unknown kinds."""
     layers, listed = config["num_hidden_layers"], config.get("layer_types")
     if listed is None:
         return _alternating(layers, config.get(_EVERY) or _EVERY_DEFAULT)
@@ -197,7 +197,7 @@ def _layer_types(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
 
 
 def _bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
-    """The bases of the rotary positions; BadInput for positions that are changed otherwise."""
+    """The bases of the rotary positions; BadInput for unsupported position settings."""
     given = config.get("rope_parameters") or {}
     kinds = {(given.get(kind) or {}).get("rope_type", "default") for kind in _BASES}
     scaling = config.get("rope_scaling")
@@ -211,13 +211,13 @@ def _bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for kind, (ours, older, default) in _BASES.items():
         theta = (given.get(kind) or {}).get("rope_theta", config.get(older, default))
-        # Older files have null for local layers that take the global one's.
+        # In older files null means that local layers use the global base.
         found[ours] = float(found["global_theta"] if theta is None else theta)
     return found
 
 
 # -------------------------------------------------------------------------------------------------
-# ModernBERT on packed rows: token ids of many terms in, hidden states or a vector per term out.
+# ModernBERT on packed rows.
 #
 # Warner et al. 2024, 'Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder'. Against
 # BERT: rotary positions in place of a table, norms before attention and feed-forward part (none
@@ -231,7 +231,7 @@ def _bases(config: Mapping[str, Any], source: str) -> dict[str, float]:
 
 
 class _Sight(NamedTuple):
-    """What the layers of a kind see: which tokens each token does, and where they stand."""
+    """The masks and positions of the layers of a kind."""
 
     mask: AttentionMask
     cos_RL1K: jax.Array  # float32, of half a head's width
@@ -266,7 +266,7 @@ class _Layer(nnx.Module):
         self.output = dense(inner, width)
 
     def attend(self, x_RLD, sight: _Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
-        """Multi-head attention, queries and keys turned by their positions."""
+        """Multi-head attention with rotary positions."""
         config = self.config
         rows, length, width = x_RLD.shape
         if self.attention_norm is not None:
@@ -281,7 +281,7 @@ class _Layer(nnx.Module):
         )
 
     def transform(self, x_TD, attended_TD, dropout_ids_T, site) -> jax.Array:
-        """What follows attention, token by token; any axes in place of T."""
+        """The feed-forward part after attention, token by token; T stands for any axes."""
         config = self.config
         attended = self.attention_output(attended_TD)
         x_TD = x_TD + drop_features(attended, dropout_ids_T, site + 1, config.attention_dropout)
@@ -339,7 +339,7 @@ class ModernBert(Bert):
         return x_RLD, attended, site
 
     def _sight(self, kind: str, positions_RL: jax.Array, segments_RL: jax.Array) -> _Sight:
-        """What the layers of a kind see in packed rows."""
+        """The masks and positions of the layers of a kind, for packed rows."""
         config = self.config
         seen_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
         reach = config.local_attention // 2
@@ -370,7 +370,7 @@ def _rotations(
 
 
 def _rotated(array_RLHK: jax.Array, sight: _Sight) -> jax.Array:
-    """Queries or keys, turned in float32; a pair is a number and the one half a head behind it."""
+    """Queries or keys, rotated in float32; a pair is a number and the one half a head later."""
     first, second = jnp.split(array_RLHK.astype(jnp.float32), 2, axis=-1)
     cos, sin = sight.cos_RL1K, sight.sin_RL1K
     turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

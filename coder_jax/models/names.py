@@ -24,7 +24,7 @@ from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import STOP_WORDS, TOKEN, rules_hash
 
 # -------------------------------------------------------------------------------------------------
-# LSTMs over packed rows: the state begins anew where a sequence does.
+# LSTMs over packed rows, whose state is reset at the beginning of each sequence.
 #
 # Shapes: R rows, L tokens per row, N sequences, I input width, H hidden width, G gates * H.
 
@@ -37,7 +37,7 @@ before the first token, cell [H] and hidden [H]."""
 
 
 def _lstm_shapes(inputs: int, hidden: int, cell: Cell) -> dict[str, jax.ShapeDtypeStruct]:
-    """The parameters of one direction, as shapes."""
+    """Shapes of the parameters of one direction."""
     gates = _GATES[cell] * hidden
     sizes: dict[str, tuple[int, ...]] = {"kernel": (inputs + hidden, gates), "bias": (gates,)}
     if cell == "coupled":
@@ -48,7 +48,7 @@ def _lstm_shapes(inputs: int, hidden: int, cell: Cell) -> dict[str, jax.ShapeDty
 def gate_inputs(
     directions: Mapping[str, Direction], inputs: jax.Array, cell: Cell
 ) -> dict[str, jax.Array]:
-    """Of DIRECTIONS what tokens [..., I] give to the gates, float32 [..., G] each."""
+    """For each of DIRECTIONS the gate inputs of tokens [..., I], float32 [..., G]."""
 
     def of(direction: Direction) -> jax.Array:
         kernel = direction["kernel"]
@@ -98,7 +98,7 @@ def _lstm(
 
 
 def _after(gates_RG: jax.Array, c_RH: jax.Array, cell: Cell) -> tuple[jax.Array, jax.Array]:
-    """(c', h') of one token."""
+    """(c', h') after one token."""
     if cell == "plain":
         i_RH, f_RH, g_RH, o_RH = jnp.split(gates_RG, 4, axis=-1)
         c_RH = jax.nn.sigmoid(f_RH) * c_RH + jax.nn.sigmoid(i_RH) * jnp.tanh(g_RH)
@@ -139,7 +139,7 @@ def _ends(segments_RL: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _final_states(states: tuple[jax.Array, jax.Array], segments_RL: jax.Array, number: int) -> Any:
-    """float32 [N, 2 H]: of each sequence the last state of both directions (last pooling).
+    """float32 [N, 2 H]: the final states of both directions for each sequence (last pooling).
 
     The backward direction ends at the first token.
     """
@@ -154,7 +154,7 @@ def _final_states(states: tuple[jax.Array, jax.Array], segments_RL: jax.Array, n
 
 
 def _pick(values_RLD: jax.Array, numbers_RL: jax.Array, number: int) -> jax.Array:
-    """float32 [N, D]: the value at the one place of a number 1 .. N; 0 for one that is nowhere."""
+    """float32 [N, D]: the values at the place of each number 1 .. N; 0 for missing numbers."""
     numbers = numbers_RL.reshape(-1)
     size = numbers.shape[0]
     to = jnp.where(numbers > 0, numbers - 1, number)
@@ -184,7 +184,7 @@ def _matmul(one: jax.Array, other: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# The encoder of names of BNE: characters, BiLSTM, the word's vector, BiLSTM, max, linear layer.
+# The network of BNE: characters, BiLSTM, word vector, BiLSTM, max, linear layer.
 #
 # Phan, Sun, Tay 2019, "Robust representation learning of biomedical names", section 3.2. Words have
 # a fixed vector of skip-grams, which comes with the batch; a word without one has a trained vector
@@ -294,7 +294,7 @@ def vectors_of_gates(
     segments_RL: jax.Array,
     names: int,
 ) -> jax.Array:
-    """float32 [N, D]: f(s) of names, whose words have given this to the gates, [R, L, G] each."""
+    """float32 [N, D]: f(s) of names, from the gate inputs of their words, [R, L, G] each."""
     states = _bilstm(params["name"], into, segments_RL, config.cell)
     max_NH = _max_states(jnp.concatenate(states, axis=-1), segments_RL, names)
     projection = params["projection"]
@@ -332,7 +332,7 @@ def name_vectors(
 
 
 # -------------------------------------------------------------------------------------------------
-# The files of an encoder of names: written, and read.
+# The files of an encoder of names.
 #
 # config.json               model_type bne, the shape, the alphabet
 # model.safetensors         the trained parameters, names with dots
@@ -364,7 +364,7 @@ class _NameConfig:
 
 
 class NameFiles(NamedTuple):
-    """What the files hold."""
+    """The content of these files."""
 
     config: NameEncoderConfig
     params: dict[str, Any]

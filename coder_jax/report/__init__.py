@@ -1,1 +1,1 @@
-"""The report of a run: an encoder, terms and scores in; one HTML file that needs no other out."""
+"""The report of a run, as one HTML file without external resources."""

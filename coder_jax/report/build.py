@@ -1,4 +1,4 @@
-"""The report of a run, put together: its subject, its parts, and why some are left out."""
+"""Builds the report of a run: its subject, its parts, and why some are left out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from data_pipeline import process
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report lacks, why, and the command that would give it.
+# Missing parts of a report, with the reason and the command that provides them.
 
 
 def _left_out(
@@ -61,7 +61,7 @@ def _left_out(
     classes: bool = False,
     candidates: bool = False,
 ) -> list[LeftOut]:
-    """What `report` lacks, in the order of the page.
+    """The missing parts of a report, in the order of the page.
 
     Args:
       report: with all its parts.
@@ -82,7 +82,7 @@ def _left_out(
         command = f"{both}{again} --results before=before.json after=after.json"
         missing.append(LeftOut("Before and after", "no scores of both were given", command))
     if not report.tables:
-        # What is scored is a model: of a run its export.
+        # Models are scored, so a run is scored by its export.
         export = f"python -m coder_jax export --checkpoint {quote(model)} --out EXPORT\n"
         evaluate = (
             f"{export if run else ''}python -m coder_jax evaluate --model "
@@ -131,7 +131,7 @@ def _left_out(
 
 
 # -------------------------------------------------------------------------------------------------
-# A run folder or a model folder in; its encoder, relation matrices and training metrics out.
+# The subject of a report: the encoder, relation matrices and training metrics of a run or model.
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ class Subject:
 
 
 def _load_subject(name: str, path: str, pooling: str | None = None) -> Subject:
-    """The newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or id.
+    """Loads the newest checkpoint of a run; or an export, or any BERT of Hugging Face, by folder or
+    id.
 
     Args:
       name: what the report is to call it.
@@ -223,7 +224,7 @@ def _model_subject(name: str, model: Model, folder: Path, pooling: str | None) -
 
 
 # -------------------------------------------------------------------------------------------------
-# The parts of a report out of what the command line names: all that takes time is called here.
+# The parts of a report, built from the command line. All that takes time is called here.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,14 +385,14 @@ def _answers_by_classes(
 
 
 def _relation_figure(relations: ExportedRelations | None) -> RelationFigure | None:
-    """What there is to see of relation matrices; of translations nothing."""
+    """The figure of relation matrices; None for translations."""
     if relations is None or not relations.bilinear:
         return None
     return compare_relations(relations.table, relations.labels)
 
 
 def _settings_of(subject: Subject) -> list[tuple[str, str]]:
-    """How its vectors are made, for people."""
+    """How vectors are made, for readers."""
     settings = subject.encoder.settings
     return [
         ("pooling", settings.pooling),

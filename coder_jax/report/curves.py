@@ -1,4 +1,4 @@
-"""Training curves of a run, and curves of other runs that are drawn beside them."""
+"""Training curves of a run, and curves of other runs to compare with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The curves of a run: the lines of metrics.jsonl, put into panels of curves that share their axes.
+# The curves of a run: metrics.jsonl as panels of curves with shared axes.
 #
 # Which there are depends on the metrics that a run wrote, not on its system. Metrics whose names
 # begin alike (`loss_term`, `grad_norm/encoder`) share one; known ones get words.
@@ -34,7 +34,7 @@ _BY_CLASSES = (
     "mention given. By nearest terms: with the same encoder, no group given."
 )
 
-# Panels of well-known metrics in their order: title, unit, the names of the metrics in it.
+# Panels of well-known metrics, in order: title, unit, metric names.
 _PANELS = [
     ("Loss", "", r"loss([_/].*)?"),
     ("Accuracy", "share right", r"corrupted_farther|.*accuracy"),
@@ -44,7 +44,7 @@ _PANELS = [
     ("Speed", "per second", r".*_per_s"),
     ("Packing and waiting", "share", r"fill|data_wait"),
 ]
-# Metrics whose name alone would not tell, in the order of their curves.
+# Labels of metrics whose names are not clear, in the order of their curves.
 _LABELS = {
     "loss": "total",
     "loss_term": "term-term",
@@ -61,7 +61,7 @@ _LABELS = {
     "fill": "filled tokens",
     "data_wait": "time waiting for data",
 }
-# What found the concepts of the mentions, where a run tells both.
+# The method that answered the mentions, where a run reports several.
 _FOUND_BY = {"heldout": "nearest term", "classes": "class"}
 _NO_METRICS = ("step", "seconds", "eval")
 
@@ -115,7 +115,7 @@ class Panel:
 
 
 def curve_of(name: str, points: Points, **look: Any) -> Curve:
-    """The curve through points; `look` are the other attributes of a curve."""
+    """The curve through points; `look` holds further attributes."""
     return Curve(name, [x for x, _ in points], [y for _, y in points], **look)
 
 
@@ -158,7 +158,7 @@ def _metric_panels(lines: Sequence[Mapping[str, Any]], reach: tuple[int, int]) -
 
 
 def _grouped(names: Sequence[str]) -> list[tuple[str, str, dict[str, str]]]:
-    """(title, unit, metric -> label) of each panel: those of PANELS, then others by first word.
+    """(title, unit, metric -> label) of each panel: PANELS first, then others by first word.
 
     A metric that is alone with its first word gives its panel its whole name.
     """
@@ -196,7 +196,7 @@ def _capital(name: str) -> str:
 
 
 def _spans_much(curves: Sequence[Points]) -> bool:
-    """Whether a linear axis would hide the least of the values, none of which is below 0."""
+    """Whether a linear axis would hide the smallest of non-negative values."""
     values = [value for points in curves for _, value in points]
     positive = [value for value in values if value > 0]
     return min(values) >= 0 and max(positive, default=0) > _LOG_FROM * min(positive, default=0)
@@ -241,7 +241,7 @@ def _evaluation_panels(
 
 
 def evaluated_among(lines: Iterable[Mapping[str, Any]], what: str = "terms") -> str:
-    """Among how many terms, or classes, a run looked for the right one; "" if none says."""
+    """How many terms or classes a run searched; "" if unknown."""
     counts = sorted({count for line in lines for count in _counts_in(line.get("eval"), what)})
     return " to ".join(f"{count:,}" for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
 
@@ -256,7 +256,7 @@ def _counts_in(found: Any, what: str) -> Iterator[int]:
 
 
 def scores_in(found: Any, benchmark: str) -> Iterator[tuple[str, str, float]]:
-    """(benchmark, score, value) of an evaluation; counts, which are whole numbers, are no scores.
+    """(benchmark, score, value) of an evaluation; counts (integers) are left out.
 
     Args:
       found: score -> value, or benchmark -> such a mapping, at any depth.
@@ -275,8 +275,7 @@ def is_number(value: Any) -> bool:
 
 
 def _thinned(curves: Sequence[Points]) -> tuple[list[Points], int]:
-    """Curves of one panel with _MOST_POINTS points at most, and how many values each is the mean
-    of.
+    """Curves of one panel thinned to _MOST_POINTS points, and how many values each point averages.
 
     The steps of all curves are cut into equally long runs; a point is the mean of a curve's values
     in a run, at the run's last step. Short curves stay as they are.
@@ -310,7 +309,7 @@ def panel_table(panel: Panel, most: int = 25) -> list[tuple[int, list[str]]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A file of panels of curves, by which an experiment hands what it found to a report.
+# A file of panels of curves, through which an experiment adds its results to a report.
 
 _FORMAT = 1
 _REMEDY = "write it again with `python -m launch.ablation --steps 250 1000` and the same --out"

@@ -1,4 +1,4 @@
-"""Terms of a dictionary in a report: which are shown, their neighbours, their maps."""
+"""Dictionary terms in a report: the choice of terms, their neighbours, their maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Which terms and concepts of a dictionary a report shows: a choice that a seed decides.
+# The terms and concepts of a dictionary that a report shows, chosen by a seed.
 #
 # Concepts are taken in the order of a hash of their identifier, whole: so the choice does not
 # depend on the order of the dictionary's rows, and a term keeps its synonyms beside it.
@@ -40,7 +40,7 @@ _LEAST_CONCEPTS, _LEAST_OF_TYPE = 3, 10  # for a map to be worth a look
 
 @dataclass(frozen=True)
 class MapGroup:
-    """What a map draws in one colour: a concept and its terms, or a type and its concepts."""
+    """The points of one colour on a map: a concept's terms, or a type's concepts."""
 
     name: str
     terms: list[str]
@@ -48,7 +48,7 @@ class MapGroup:
 
 @dataclass(frozen=True)
 class ShownTerms:
-    """A dictionary, and what of it a report shows.
+    """A dictionary and its part that a report shows.
 
     Attributes:
       types: semantic types of its concepts, as far as they are known.
@@ -65,7 +65,7 @@ class ShownTerms:
     total: int
 
     def note(self, terms: int) -> str:
-        """Which `terms` terms the explorer has, in words."""
+        """The number of terms in the explorer, in words."""
         source = self.dictionary.source
         if terms == self.total:
             return f"All {terms:,} distinct terms of {source}."
@@ -85,7 +85,7 @@ def read_shown_terms(
     most_terms: int,
     seed: int,
 ) -> ShownTerms:
-    """Reads a dictionary and chooses what is shown of it.
+    """Reads a dictionary and chooses the part to show.
 
     Args:
       path, languages, sources, types: as in `read_dictionary`.
@@ -120,7 +120,7 @@ def _terms_by_concept(dictionary: Dictionary) -> dict[str, list[str]]:
 
 
 def shuffled(concepts: Sequence[str], seed: int) -> list[str]:
-    """Identifiers in the order of their hash with a seed."""
+    """Identifiers, ordered by their hash with a seed."""
     return sorted(concepts, key=lambda cui: hashlib.sha256(f"{seed}\t{cui}".encode()).digest())
 
 
@@ -190,12 +190,12 @@ def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms with their vectors in; the nearest other terms of each out, as data for the explorer.
+# Data of the explorer: the nearest other terms of each term.
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What the explorer knows: distinct terms, each with its concepts.
+    """The explorer's distinct terms, each with its concepts.
 
     Attributes:
       terms: N distinct strings.
@@ -264,7 +264,7 @@ def explorer_data(entries: Entries, vectors_ND: np.ndarray, k: int) -> dict[str,
         "conceptsOf": entries.concepts_of,
         "concepts": entries.concepts,
         "typeNames": type_names,
-        # A single type, as an ontology without types has for all, tells nothing.
+        # A single type, as in an ontology without types, is not shown.
         "types": [
             [type_number[one] for one in held] if len(type_names) > 1 else []
             for held in entries.types
@@ -297,7 +297,7 @@ def _coded(values: Sequence[tuple[str, ...]] | None) -> dict[str, Any] | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Vectors of terms in groups in, maps out: t-SNE in two dimensions, encoders side by side.
+# Maps: t-SNE of groups of terms in two dimensions, encoders side by side.
 #
 # Figures 2 and 3 of the CODER papers (section 5.2), whose groups are concepts and semantic types.
 # The number below each map is measured on the vectors themselves, which a map only hints at.
@@ -323,7 +323,7 @@ class Map:
 
 @dataclass(frozen=True)
 class MapFigure:
-    """The same terms in the map of each encoder."""
+    """The same terms on the map of each encoder."""
 
     groups: list[MapGroup]
     maps: list[Map]
@@ -340,7 +340,7 @@ class MapFigure:
 
 
 def draw_maps(groups: list[MapGroup], vectors: Sequence[tuple[str, np.ndarray]]) -> MapFigure:
-    """The map of each encoder; those behind the first are turned to lie as much as it as they can.
+    """The maps of all encoders; each is rotated to match the first as well as possible.
 
     Args:
       groups: with N terms in all.

@@ -36,7 +36,7 @@ from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 # -------------------------------------------------------------------------------------------------
-# What recall and rank answers to mentions: the generator's candidates, and how they are ranked.
+# Recall and rank: the generator's candidates for mentions, and their ranking.
 
 _MOST_MENTIONS, _MOST_OF_SEVERAL = 40, 15  # shown; and of these, most that mean several concepts
 _SPLITS = ("dev", "test", "train")  # whoever looks at single mentions of test chooses by them
@@ -114,7 +114,7 @@ class CandidateAnswers:
 
 
 def mentions_folder(mentions: str | None) -> Path | None:
-    """The folder of mentions, if that is what was given."""
+    """The folder of mentions, if the path is one."""
     is_one = mentions is not None and is_of_kind(Path(mentions) / MENTIONS.file, MENTIONS)
     return Path(mentions) if mentions is not None and is_one else None
 
@@ -187,7 +187,7 @@ def _shown_mentions(
     lists: CandidateLists,
     probability_MK: np.ndarray | None,
 ) -> list[MentionWithCandidates]:
-    """Candidates for people, in the order of their distances and in that of both scores."""
+    """Candidates for display, in the order of distances and of combined scores."""
     scores = fused_scores(lists.distances, probability_MK)
     counts = ranked(lists, data.name_concepts, probability_MK).counts
     first_name, shown = data.name_start(), []
@@ -232,7 +232,7 @@ def _shown_mentions(
 
 
 # -------------------------------------------------------------------------------------------------
-# What a model with classes answers to mentions, beside the nearest terms of the same encoder.
+# A classifier's answers, beside the nearest terms of the same encoder.
 
 _MOST_CLASS_MENTIONS = 40
 _GUESSES = 3  # of each mention, by classes and by terms
@@ -292,7 +292,7 @@ class ClassAnswers:
     rows: list[AnsweredMention]
 
     def right(self) -> tuple[int, int] | None:
-        """For how many the first class, and the first term, is right; None without any gold."""
+        """How often the first class and the first term are right; None without gold."""
         if not any(row.gold for row in self.rows):
             return None
         by_class = sum(one.right for row in self.rows for one in row.by_classes[:1])
@@ -300,7 +300,7 @@ class ClassAnswers:
 
 
 def find_mentions(given: str | None, dictionary: Dictionary) -> Path | None:
-    """The file of mentions: the one that was given, or the held-out ones of a dataset, or none."""
+    """The file of mentions: the given one, or a dataset's held-out ones, or none."""
     if given is not None:
         return Path(given)
     held_out = dictionary.dataset and dictionary.dataset / "heldout" / "mentions.tsv"

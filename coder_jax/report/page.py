@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs neither network nor other files."""
+"""The HTML page of a report, as one file without external resources."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from data_pipeline.files.whole import written_whole
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# HTML files that need neither network nor other files: how one is filled, and how it is written.
+# Self-contained HTML files: how one is filled and written.
 #
 # Strings of users and terminologies reach a page in three ways only: escaped by Jinja; in pictures,
-# escaped by a writer of XML (`pictures.py`); or as data, where no term can end a script or begin an
-# element: JSON in which <, > and & are written as \u003c and so on (Jinja's `tojson`), or base64. A
-# content security policy lets nothing run but the page's own script, by its hash, and lets nothing
-# be fetched.
+# escaped by a writer of XML (`report.pictures`); or as data, where no term can end a script or
+# begin an element: JSON in which <, > and & are written as \u003c and so on (Jinja's `tojson`), or
+# base64. A content security policy lets nothing run but the page's own script, by its hash, and
+# lets nothing be fetched.
 
 _FOLDERS = "coder_jax.report"  # the package in which the folders of templates are
 _COLOURS = "page"  # the folder with the colours of all pages, light and dark
@@ -77,7 +77,7 @@ def _text(folder: str, name: str) -> str:
 
 
 def write_html(page: str, out: Path, option: str = "--out") -> int:
-    """Writes a page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
+    """Writes a page to `out` atomically; returns its size. BadInput if it cannot be written."""
     content = page.encode()
     try:
         with written_whole(out) as unfinished:
@@ -90,14 +90,14 @@ def write_html(page: str, out: Path, option: str = "--out") -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# The page of a report: one HTML file that needs neither network nor other files.
+# The content of a report's page.
 
 _HERE = "page"  # the folder of the template, the style and the script
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part that the report does not have: why, and what to type for it."""
+    """A part that the report lacks: the reason, and the command that provides it."""
 
     part: str
     why: str
@@ -106,7 +106,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a page shows; what is None or empty is left out.
+    """The content of a page; parts that are None or empty are left out.
 
     Attributes:
       title: such as the encoder's name.
@@ -178,7 +178,7 @@ def _render(report: Report) -> str:
 def _figures(
     panels: Sequence[Panel], name: str
 ) -> list[tuple[Panel, Markup, list[tuple[int, list[str]]]]]:
-    """Each panel with its picture and its numbers.
+    """Each panel with its picture and its table of numbers.
 
     Args:
       name: what the names of these pictures begin with, and no other's.
@@ -190,5 +190,5 @@ def _figures(
 
 
 def write_page(report: Report, out: Path) -> int:
-    """Writes the page to `out`, whole or not at all; its bytes. BadInput where that cannot be."""
+    """Writes the page to `out` atomically; returns its size. BadInput if it cannot be written."""
     return write_html(_render(report), out)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # Scores, similarities and cut-offs, drawn by matplotlib; and the style of all pictures.
 #
-# matplotlib is needed only here and in `pictures.py`, and is imported when something is drawn.
+# matplotlib is needed only in this module, and is imported when something is drawn.
 
 # The names and values of the page's colours in light (report.css): in the page the reader's setting
 # decides. The first eight, of curves, are told apart by all readers, as Okabe and Ito's palette.
@@ -146,7 +146,7 @@ def _plot_similarities(
 def _draw_distribution(
     axis: Axes, low: float, high: float, counts: Mapping[str, list[int]]
 ) -> None:
-    """Draws how many answers have which similarity.
+    """Draws a histogram of similarities of answers.
 
     Args:
       low, high: the ends of the bins, which are equally wide.
@@ -188,7 +188,7 @@ def _draw_cutoffs(axis: Axes, table: CutoffTable) -> None:
 
 
 def _style() -> AbstractContextManager[None]:
-    """The style of all figures, as long as the context lasts."""
+    """The style of all figures, inside the context."""
     import matplotlib
 
     return matplotlib.rc_context(_STYLE)
@@ -197,7 +197,7 @@ def _style() -> AbstractContextManager[None]:
 def _new_figure(
     rows: int, columns: int, *, width: float, height: float, shared: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """A figure without pyplot, so that nothing global is touched, and its axes row by row."""
+    """A figure without pyplot's global state, and its axes row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
@@ -243,7 +243,7 @@ def _draw_histograms(
 
 
 def _save(figure: Figure, output: str | Path) -> None:
-    """Writes a figure as a PNG file, whole or not at all."""
+    """Writes a figure as a PNG file, atomically."""
     output = Path(output)
     try:
         with written_whole(output) as unfinished:
@@ -255,10 +255,9 @@ def _save(figure: Figure, output: str | Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Curves over the steps of a run, or of several, drawn by matplotlib.
+# Curves over the steps of one or several runs, drawn by matplotlib.
 #
-# They are the same in a picture of its own and in the page of a report, which has them as SVG
-# (`pictures.py`). matplotlib is imported when something is drawn.
+# The same curves are drawn as picture files and, as SVG, in the page of a report.
 
 _DOTS_UP_TO = 30  # points of a curve
 
@@ -302,7 +301,7 @@ def plot_panels(panels: Sequence[Panel], output: str | Path) -> None:
 
 
 def _looks(panel: Panel) -> set[tuple[str, int, int]]:
-    """The names of its curves, and how they are drawn."""
+    """The names of a panel's curves, and how each is drawn."""
     return {(curve.name, curve.colour, curve.dash) for curve in panel.curves}
 
 
@@ -362,7 +361,7 @@ def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Pictures of what training gave on held-out terms, for a run that has none of its own to draw.
+# Pictures of held-out scores, for runs that draw none of their own.
 
 Scored = tuple[TermEncoder, EvaluationRecord]
 
@@ -403,7 +402,7 @@ def _heldout_pairs(mentions: Path) -> tuple[list[str], list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What relation matrices have learned: their singular values, and how alike they are.
+# Relation matrices: their singular values, and their similarity to each other.
 #
 # A relation whose matrix is the identity leaves vectors as they are, and training begins there:
 # what it learned is the difference from the identity. So relations are chosen by the size of that
@@ -417,7 +416,7 @@ _SPECTRUM_POINTS = 96
 
 @dataclass(frozen=True)
 class RelationFigure:
-    """Some relations, in an order that has alike ones side by side.
+    """Some relations, ordered so that similar ones are adjacent.
 
     Attributes:
       labels: n of them.
@@ -435,7 +434,9 @@ class RelationFigure:
 
     @property
     def scale(self) -> float:
-        """The cosine of a heat map's full colour: the largest between two, or _LEAST_SCALE."""
+        """The cosine of the heat map's full colour: the largest between two relations, or
+        _LEAST_SCALE.
+        """
         others = np.abs(self.similarity[~np.eye(len(self.similarity), dtype=bool)])
         return max(_LEAST_SCALE, float(others.max(initial=0)))
 
@@ -499,7 +500,7 @@ def _cosines(rows_NM: np.ndarray) -> np.ndarray:
 
 
 def _clustered(similarity: np.ndarray) -> np.ndarray:
-    """An order of n things with alike ones side by side: the leaves of average-linkage clusters.
+    """An order that puts similar things side by side: the leaves of average-linkage clustering.
 
     Args:
       similarity: [n, n], symmetric, in [-1, 1].
@@ -511,7 +512,7 @@ def _clustered(similarity: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Pictures of matplotlib as SVG within the page: curves, histograms, the heat map of relations.
+# matplotlib pictures as SVG inside the page: curves, histograms, the heat map of relations.
 #
 # What is written here fetches nothing and has no style of its own but for sizes: colours are the
 # page's (`var(--c0)`), so that they follow the reader's setting, and text stays text in the page's
@@ -524,7 +525,7 @@ _VARIABLES = {colour: f"var(--{name})" for name, colour in _COLOURS.items()}
 
 
 def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
-    """A panel of curves; each tells its name and its ends when one points at it.
+    """A panel of curves as SVG; each curve shows its name and end points on hover.
 
     Args:
       name: of the picture, a word that no other picture of the page has.
@@ -547,7 +548,7 @@ def panel_svg(panel: Panel, name: str, *, wide: bool = False) -> Markup:
 
 
 def distribution_svg(given: AnswersShown, name: str) -> Markup:
-    """How many right and wrong answers have which similarity."""
+    """Histogram of similarities of right and wrong answers, as SVG."""
     counts = {"right": given.right, "wrong": given.wrong}
     told = {f"curve-{n}": {"class": "curve", "title": one} for n, one in enumerate(counts)}
     label = f"Similarities of {sum(given.right):,} right and {sum(given.wrong):,} wrong answers"
@@ -592,7 +593,7 @@ def heat_map_svg(relations: RelationFigure) -> Markup:
 
 
 def _draw_heat_map(relations: RelationFigure) -> Figure:
-    """A square for each cosine of two relations; names at the left and above.
+    """A square for each pair of relations; names on the left and on top.
 
     The full colour stands for `relations.scale`. The gid of the squares, row by row, is `cells`,
     those of the names are `row-i` and `column-i`.
@@ -643,7 +644,7 @@ def _svg_of(
     written = io.StringIO()
     options: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": name}
     with matplotlib.rc_context(options), warnings.catch_warnings():
-        # The page's font has the letters that matplotlib's own, which only measures, lacks.
+        # The page's font has letters that matplotlib's font, used only for measuring, lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figure.savefig(
             written, format="svg", metadata={"Date": None}, bbox_inches="tight" if tight else None
@@ -660,7 +661,7 @@ def _svg_of(
 def _cleaned(
     element: ElementTree.Element, name: str, told: Mapping[str, Mapping[str, str]]
 ) -> ElementTree.Element:
-    """An element of matplotlib's SVG and all in it, as a page can have it; see the module."""
+    """An element of matplotlib's SVG with all its children, cleaned for the page."""
     tag = element.tag.rpartition("}")[2]
     own = told.get(element.get("id", ""), {})
     new = ElementTree.Element(tag, {key: own[key] for key in own if key != "title"})
@@ -704,7 +705,7 @@ def _plain_style(style: str) -> str:
 
 
 def _shorter(numbers: str) -> str:
-    """Numbers in a text to a hundredth of a point, which no screen shows."""
+    """Numbers in a text, rounded to a hundredth of a point."""
     return re.sub(
         r"\d+\.\d+", lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), numbers
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_jax.evaluation.benchmarks import published_for, tables_of
-from coder_jax.evaluation.normalization import wrong_answers
+from coder_jax.evaluation.normalization import NormalizationOptions, wrong_answers
 from coder_jax.evaluation.record import Answers, EvaluationRecord, read_records
 from coder_jax.evaluation.results import Table
 from coder_jax.mapping.confidence import ALL, Cutoff, Cutoffs, CutoffTable
@@ -18,19 +18,19 @@ from coder_jax.report.curves import evaluated_among, is_number, scores_in
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What a report begins with: the scores before training beside those after it, and on what.
+# The first part of a report: scores before and after training.
 #
 # They come from records that say when they were made, of the same benchmark with the same
 # dictionary; or, where there are none, from the evaluations that a run made of itself.
 
 _STAGES = ("before", "after")
-# Kinds of benchmark whose scores are shares, and are shown in percent.
+# Kinds of benchmark whose scores are shares, shown in percent.
 _SHARES = (
     *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
     *("mentions in text", "coverage"),
 )
 _MOST_SCORES = 5
-# Ends and names of what stands beside scores: bounds by ties, and what would be easy.
+# Suffixes and names of values that are not scores: bounds by ties, baselines.
 _BOUNDS, _EASY = ("_pessimistic", "_optimistic", "_cosine"), ("most_frequent",)
 
 
@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class ComparedAnswer:
-    """One question, asked before training and after it.
+    """One question, answered before and after training.
 
     Attributes:
       benchmark: its name.
@@ -73,7 +73,7 @@ class ComparedAnswer:
 def answers(
     records: Sequence[EvaluationRecord], lines: Sequence[Mapping[str, Any]]
 ) -> list[ComparedAnswer]:
-    """An answer for each benchmark that was asked before and after.
+    """An answer for each benchmark that was scored before and after training.
 
     Args:
       records: of evaluations; of several before, or after, on one benchmark the best counts.
@@ -124,9 +124,9 @@ def _answers_of_run(lines: Sequence[Mapping[str, Any]]) -> Iterator[ComparedAnsw
     among = {what: evaluated_among(ends, what) for what in ("terms", "classes")}
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in both):
         names = [name for of, name in both if of == benchmark][:_MOST_SCORES]
-        # A system's own scores, whose range is not known, stay as they are.
+        # The range of a system's own scores is unknown, so they are shown as they are.
         percent = any(name.startswith("acc@") for name in names)
-        # A run with classes is asked twice: by the nearest term, and by its classes.
+        # A run with classes is scored twice: by the nearest term and by its classes.
         what = "classes" if benchmark == "classes" else "terms"
         looked_up = f"evaluated in training, looked up among {among[what]} {what}"
         question = looked_up if among[what] else ""
@@ -153,7 +153,7 @@ def _answer_of(
     moments: Sequence[tuple[str, str, list[float]]],
     percent: bool,
 ) -> ComparedAnswer:
-    """An answer out of (when, encoder, values) of two moments."""
+    """One answer, from (when, encoder, values) of two moments."""
     (_, _, before), (_, _, after) = moments
     change = [_shown(b - a, percent, "+") for a, b in zip(before, after, strict=True)]
     cells = [Moment(when, of, [_shown(v, percent) for v in values]) for when, of, values in moments]
@@ -162,7 +162,7 @@ def _answer_of(
 
 
 def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
-    """The first scores that all of the records have."""
+    """The first scores that all records have."""
     held = [
         [
             name
@@ -175,7 +175,7 @@ def _common_scores(records: Sequence[EvaluationRecord]) -> list[str]:
 
 
 def _asked_in_words(record: EvaluationRecord) -> str:
-    """What a benchmark asked: its counts, and what was searched."""
+    """The question of a benchmark: its counts, and what was searched."""
     counted = ("mentions", "pairs", "triplets", "names", "concepts")
     counts = [f"{record.counts[name]:,} {name}" for name in counted if record.counts.get(name)]
     asked = counts[0] if counts else record.kind
@@ -189,12 +189,12 @@ def _asked_in_words(record: EvaluationRecord) -> str:
 
 
 def _shown(value: float, percent: bool, sign: str = "") -> str:
-    """A share in percent with one decimal; another value with three."""
+    """A share in percent with one decimal; any other value with three."""
     return f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}"
 
 
 # -------------------------------------------------------------------------------------------------
-# JSON files of `evaluate` in, tables of their records beside the papers' rows out; and answers.
+# Result tables from the JSON files of `evaluate`, with the papers' rows; and wrong answers.
 
 _MOST_WRONG = 100  # answers that are listed of a record
 _MOST_CUTOFFS = 16  # rows of a table
@@ -202,7 +202,7 @@ _TINY = 1e-6  # ends are means that were added up in another order
 
 
 class WrongAnswer(NamedTuple):
-    """A mention that was answered with another concept."""
+    """A mention that was answered with a wrong concept."""
 
     mention: str
     gold: str  # preferred terms of its concepts, or these where they have none
@@ -252,7 +252,7 @@ def read_results(files: Sequence[tuple[str | None, str]]) -> list[EvaluationReco
 
 
 def _check_record(record: EvaluationRecord, where: str) -> None:
-    """BadInput for a record of which no table can be made."""
+    """Raise BadInput for a record that no table can show."""
     again = "make the file again with `python -m coder_jax evaluate --json`"
     scores = record.scores
     for best in (name for name in scores if name.endswith("_optimistic")):
@@ -264,9 +264,9 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
                 f"counted; expected numbers from 0 to 1, none less than the one before; {again}"
             )
     try:
-        tables = tables_of([record], k=_common_ks([record]))
+        tables = tables_of([record], NormalizationOptions(k=_common_ks([record])))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # Which scores and counts there are depends on the benchmark: its table asks for them.
+        # Scores and counts depend on the benchmark, so its own table is asked for them.
         raise BadInput(
             f"{where} is not whole ({type(error).__name__}: {error}); {again}"
         ) from error
@@ -278,7 +278,7 @@ def _check_record(record: EvaluationRecord, where: str) -> None:
 
 
 def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
-    """A record whose tables of predictions are named as they are found from here."""
+    """A record whose paths of tables are relative to this folder."""
     if record.answers is None:
         return record
     files = record.answers.predictions.items()
@@ -287,13 +287,13 @@ def _beside(record: EvaluationRecord, folder: Path) -> EvaluationRecord:
 
 
 def _rising(numbers: Sequence[float | None]) -> bool:
-    """Whether all are numbers, and none is less than the one before but for rounding."""
+    """Whether all are numbers in rising order, apart from rounding."""
     there = [number for number in numbers if number is not None]
     return len(there) == len(numbers) and all(low <= high + _TINY for low, high in pairwise(there))
 
 
 def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecord:
-    """A record that is called `name`, or was made then."""
+    """A record under the name `name`, or of that stage."""
     if name in _STAGES:
         return replace(record, stage=name)
     encoder = replace(record.encoder, model=name) if name else record.encoder
@@ -301,7 +301,7 @@ def _named_record(record: EvaluationRecord, name: str | None) -> EvaluationRecor
 
 
 def _with_stage(record: EvaluationRecord) -> EvaluationRecord:
-    """A record whose encoder's name begins with when it was made, where that is known."""
+    """A record whose encoder's name begins with its stage (before, after), if known."""
     if not record.stage:
         return record
     model = f"{record.stage}: {record.encoder.model}"
@@ -320,17 +320,21 @@ def result_tables(records: Sequence[EvaluationRecord]) -> list[Table]:
     published = dict.fromkeys(one.benchmark for one in records if published_for(one.benchmark))
     groups = [[one for one in records if one.benchmark == name] for name in published]
     groups.append([one for one in records if one.benchmark not in published])
-    return [table for group in groups for table in tables_of(group, k=_common_ks(group))]
+    return [
+        table
+        for group in groups
+        for table in tables_of(group, NormalizationOptions(k=_common_ks(group)))
+    ]
 
 
-def _common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
+def _common_ks(records: Sequence[EvaluationRecord]) -> tuple[int, ...]:
     """The k of acc@k that all records of normalization have; BadInput if there are none."""
     held: list[tuple[str, set[int]]] = []
     for record in records:
         if record.kind == "normalization":
             ks = {int(name[4:]) for name in record.scores if re.fullmatch(r"acc@\d+", name)}
             held.append((f"{record.benchmark} of {record.encoder.model}", ks))
-    common = sorted(set.intersection(*(ks for _, ks in held))) if held else []
+    common = tuple(sorted(set.intersection(*(ks for _, ks in held)))) if held else ()
     if held and not common:
         found = dict.fromkeys(f"{name} has acc@k for k of {sorted(ks)}" for name, ks in held)
         raise BadInput(
@@ -341,7 +345,7 @@ def _common_ks(records: Sequence[EvaluationRecord]) -> list[int]:
 
 
 def answers_shown(records: Sequence[EvaluationRecord]) -> list[AnswersShown]:
-    """What the mentions of each record were answered, of those that tell.
+    """The answers to the mentions of each record that has them.
 
     Raises:
       BadInput: cut-offs that cannot be, or a file that is no table of predictions.
@@ -394,7 +398,7 @@ def _shown_of(record: EvaluationRecord, answers: Answers) -> AnswersShown:
 
 
 def some_rows(table: CutoffTable) -> list[Cutoff]:
-    """At most _MOST_CUTOFFS rows of a table, evenly chosen, its ends among them."""
+    """At most _MOST_CUTOFFS rows of a table, evenly spaced, including both ends."""
     rows = table.rows
     if len(rows) <= _MOST_CUTOFFS:
         return rows

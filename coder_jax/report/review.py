@@ -1,4 +1,4 @@
-"""The review page, on which people decide on a coded list: one HTML file that works offline."""
+"""The review page, on which people check a coded list: one HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coder_jax.report.page import fill, write_html
 from data_pipeline.dataset.dictionary import Dictionary
 
 # -------------------------------------------------------------------------------------------------
-# What the review page holds: the mentions with their candidates, and the concepts to search.
+# The data of the review page: mentions with candidates, and the concepts that can be searched.
 
 _MOST_TERMS = 150_000  # a page of some 4 MB, which a browser searches while one types
 
@@ -29,7 +29,7 @@ def _review_contents(
     decisions: Mapping[str, Decision],
     most_terms: int = _MOST_TERMS,
 ) -> dict[str, Any]:
-    """The contents of the page, as its script reads them: lists, and places in them.
+    """The data of the page, in the form that its script reads: lists, and indices into them.
 
     A mention that occurs several times is one row, with the columns of the first; one of blanks
     alone is none. Concepts that are candidates or decided on come first, with all their terms. Of
@@ -91,7 +91,7 @@ def _candidate(candidate: Candidate, place: Mapping[str, int]) -> list[Any]:
 def _terms_to_search(
     dictionary: Dictionary, first: Sequence[str], most: int
 ) -> tuple[dict[str, dict[str, None]], bool]:
-    """The concepts that the page has, with their terms, `first` ones first; whether it has all."""
+    """The concepts of the page with their terms, `first` ones first; and whether all fitted."""
     found: dict[str, dict[str, None]] = {concept: {} for concept in first}
     others: dict[str, None] = {}
     for _, term, concept in dictionary.pairs():
@@ -113,7 +113,7 @@ def _terms_to_search(
 
 
 def _concepts(dictionary: Dictionary, terms: Mapping[str, Mapping[str, None]]) -> dict[str, Any]:
-    """Of each concept its id, name, other terms, (vocabulary, code, ...) and types, as places."""
+    """Each concept's id, name, other terms, (vocabulary, code, ...) and types, as indices."""
     vocabularies: dict[str, int] = {}
     types: dict[str, int] = {}
     about = [dictionary.about(concept) for concept in terms]
@@ -139,7 +139,7 @@ def _concepts(dictionary: Dictionary, terms: Mapping[str, Mapping[str, None]]) -
 
 
 # -------------------------------------------------------------------------------------------------
-# A coded list in; one HTML file on which people decide on it out, without network or server.
+# Writes the review page.
 #
 # Mentions, candidates and terms are in the file as JSON, packed by gzip, in base64: browsers unpack
 # it themselves, and nothing in it can be taken for HTML.
@@ -162,7 +162,7 @@ def write_review(
     decisions: Mapping[str, Decision] | None = None,
     most_terms: int = _MOST_TERMS,
 ) -> int:
-    """Writes the review page of a coded list, whole or not at all.
+    """Writes the review page of a coded list, atomically.
 
     What is decided stays in the browser under a hash of all that the page holds: the same list
     coded alike and written again goes on where it was.

@@ -1,1 +1,1 @@
-"""The systems: one paper, one room, with its objective on the vectors of a group."""
+"""The systems: one module or package for each paper, with its objective."""

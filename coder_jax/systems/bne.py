@@ -1,4 +1,4 @@
-"""BNE: names from words and characters, drawn to their synonyms, concepts and contexts.
+"""BNE: names, encoded from words and characters, are pulled to synonyms, concepts and contexts.
 
 Phan, Sun and Tay, Robust representation learning of biomedical names, ACL 2019. From top to bottom:
 the losses (section 3.2, equations 3 to 6), the types of run.json, the system, its recipes, and its
@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-import tyro
 from jax.sharding import Mesh
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -28,7 +27,8 @@ from tokenizers.models import WordLevel
 
 from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import constrain, most_shapes
-from coder_jax.encoding.encoder import NameReader, TermEncoder
+from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.readers import NameReader
 from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import (
     NORMALIZE,
@@ -93,7 +93,7 @@ from data_pipeline.sources.text import words_of
 from data_pipeline.terminology.cleaning import clean, with_cleaning
 
 # -------------------------------------------------------------------------------------------------
-# The logistic losses of BNE, on raw dot products: what belongs together against what does not.
+# The logistic losses of BNE, on raw dot products of positive and negative pairs.
 #
 # Phan, Sun, Tay 2019, section 3.2: :math:`\ell(x) = \log(1 + e^{-x})`, equations 3 to 5 as
 # rewritten under "Distance Function and Optimization", with one negative of the mini-batch for each
@@ -106,7 +106,7 @@ _LOSSES = ("synonym", "concept", "context")
 def _choose_negatives(
     scores_NM: jax.Array, allowed_NM: jax.Array, negatives: Negatives, key: jax.Array
 ) -> jax.Array:
-    """int32 [N]: for each name one of what is allowed to it; 0 where nothing is.
+    """int32 [N]: for each name one of its allowed negatives; 0 if it has none.
 
     Args:
         scores_NM: float32, dot products.
@@ -154,7 +154,7 @@ def _pair_loss(
     key: jax.Array,
     scale: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`_logistic_pair_loss` of names with their right vectors and with chosen others.
+    """`_logistic_pair_loss` of names with their right vectors and with chosen negatives.
 
     Args:
         vectors_ND: float32, f(s).
@@ -213,7 +213,7 @@ def _bne_loss(
     synonyms = flat(jnp.roll(vector_BGND, vector_BGND.shape[2] // 2, axis=2))
     concept, wording = (batch[name].reshape(-1) for name in ("concepts", "wordings"))
     other_NN = (concept[:, None] != concept[None]) & (wording[:, None] != wording[None])
-    # Of each loss: the right vector of a name, from which the others come, which names take part.
+    # For each loss: each name's right vector, the pool of negatives, and which names take part.
     parts = {"synonym": (synonyms, vectors, jnp.ones(len(vectors), bool))}
     for name, target in (("concept", "concept"), ("context", "name")):
         constants = flat(batch[f"{target}_targets"])
@@ -240,12 +240,12 @@ def _bne_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of BNE holds, key by key: types for `identity.typed`.
+# The content of a BNE run's run.json, as types for `identity.typed`.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _VectorsOfRun:
-    """What run.json says of the vectors of words."""
+    """The word vectors of a run, in run.json."""
 
     variant: Literal["words", "names", "names_concepts"]
     width: Width
@@ -254,7 +254,7 @@ class _VectorsOfRun:
 
 
 class _StartOfNames(StartOfRun, frozen=True, kw_only=True):
-    """What run.json says of a run's start."""
+    """The start of a run, in run.json."""
 
     alphabet: str
     width: Width
@@ -298,10 +298,8 @@ class BneSystem(System):
     content: ClassVar[type[Run]] = _NameRun
     whole: ClassVar[bool] = True  # negatives are of the whole mini-batch
 
-    batch: Annotated[NameSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NameSpec)
-    model: Annotated[NameModel, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=NameModel
-    )
+    batch: NameSpec = dataclasses.field(default_factory=NameSpec)
+    model: NameModel = dataclasses.field(default_factory=NameModel)
 
     synonym_weight: float = 1.0
     """Of the loss of synonyms (equation 6: 1); 0: without it."""
@@ -317,7 +315,7 @@ class BneSystem(System):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Of each of LOSSES."""
+        """The weight of each of LOSSES."""
         return {name: getattr(self, f"{name}_weight") for name in _LOSSES}
 
     # ---- What a step is ----
@@ -377,7 +375,7 @@ class BneSystem(System):
         return _StartOfNames(alphabet=source.alphabet.characters, width=width), {}
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[_StartOfNames, Params]:
-        """The other run's parameters with its alphabet, for vectors of the same width."""
+        """The other run's parameters and alphabet; its vectors must have the same width."""
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         recorded_start, params = super().init_from_run(run, source)
         assert isinstance(recorded_start, _StartOfNames)
@@ -426,7 +424,7 @@ class BneSystem(System):
     def precompute(
         self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
-        """Nothing; the run keeps a copy of the vectors, which its encoder needs."""
+        """Copies the word vectors into the run, as its encoder needs them."""
         assert isinstance(source, NameBatches)
         if is_first():
             with whole_folder(folder / _COPIED_VECTORS) as new:
@@ -626,7 +624,7 @@ def _recipe(name: str, **changes: Any) -> Config[BneSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder of names as a folder for the Hub, and what is known of it.
+# The export of an encoder of names.
 #
 # Beside the files of `models.names`
 #   cleaning.json     a tokenizer whose normalizers clean a string
@@ -652,7 +650,7 @@ def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
 
 
 def _settings_of(dataset: DataOfRun | Manifest) -> EncoderSettings:
-    """How terms become vectors: cleaned as those of the dataset were, of any length."""
+    """How terms become vectors: cleaned like the dataset's, of any length."""
     return EncoderSettings(pooling=OF_NAMES, cleaning=dataset.cleaning, max_length=LONGEST)
 
 
@@ -702,7 +700,7 @@ def _export_names(
 
 
 def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:
-    """Everything that an export holds."""
+    """Writes all files of an export."""
     reader = encoder.reader
     assert isinstance(reader, NameReader)
     write_name_encoder(
@@ -746,7 +744,7 @@ def _compare_names(folder: Path, encoder: TermEncoder, proof: Any = None) -> dic
 
 
 def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    """The facts for the model card, from run.json and metrics.jsonl."""
     saved = run.described(_NameRun)
     dataset, vectors = saved.dataset, saved.vectors
     return {

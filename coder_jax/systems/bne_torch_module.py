@@ -1,4 +1,4 @@
-"""An encoder of names (BNE) in PyTorch: strings in, vectors out; a sentence-transformers module.
+"""The encoder of names of BNE in PyTorch, as a sentence-transformers module.
 
 Needs torch, tokenizers and safetensors; nothing of coder_jax. It lies in each export:
 
@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-# The numbers of marks, among characters and, one less, among the trained vectors of words.
+# The numbers of the marks among characters; among the trained word vectors they are one less.
 _WORD, _END_OF_WORD, _NAME, _END_OF_NAME, _UNKNOWN = 1, 2, 3, 4, 6
 _CLEANING = "cleaning.json"  # a tokenizer whose normalizers clean a string
 _FILES = ("config.json", _CLEANING, "words.txt", "word_vectors.safetensors", "name_encoder.py")
@@ -43,7 +43,7 @@ class NameEncoder(torch.nn.Module):
             self.register_parameter(self.names[name], torch.nn.Parameter(tensor))
         self.eval()
 
-    # ---- Strings to numbers ----
+    # ---- From strings to numbers ----
 
     def words(self, name):
         """The words of a name."""
@@ -54,7 +54,7 @@ class NameEncoder(torch.nn.Module):
         return [one for one in kept if one not in self.config["stop_words"]] or name.lower().split()
 
     def spelling(self, word):
-        """Numbers of the characters of a word with its marks."""
+        """The numbers of a word's characters, with its marks."""
         most = self.config["most_characters"]
         return [_WORD, *(self.numbers.get(one, _UNKNOWN) for one in word[:most]), _END_OF_WORD]
 
@@ -92,10 +92,10 @@ class NameEncoder(torch.nn.Module):
         }
 
     def tokenize(self, texts, **kwargs):
-        """As `preprocess`; older sentence-transformers call it so."""
+        """`preprocess`, under its older name in sentence-transformers."""
         return self.preprocess(texts, **kwargs)
 
-    # ---- Numbers to vectors ----
+    # ---- From numbers to vectors ----
 
     def weight(self, name):
         return getattr(self, self.names[name])
@@ -164,7 +164,7 @@ class NameEncoder(torch.nn.Module):
         vectors = self(self.preprocess(names))["sentence_embedding"]
         return torch.nn.functional.normalize(vectors, dim=-1)
 
-    # ---- What sentence-transformers asks for ----
+    # ---- The interface of sentence-transformers ----
 
     save_in_root = True
 
@@ -193,7 +193,9 @@ class NameEncoder(torch.nn.Module):
 
 
 def _padded(sequences):
-    """(int64 [n, longest], int64 [n]): lists of numbers as one tensor, 0 behind; their lengths."""
+    """(int64 [n, longest], int64 [n]): lists of numbers as a tensor padded with 0, and their
+    lengths.
+    """
     tensors = [torch.tensor(sequence) for sequence in sequences]
     lengths = torch.tensor([len(sequence) for sequence in sequences])
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True), lengths

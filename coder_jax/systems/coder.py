@@ -10,7 +10,6 @@ import dataclasses
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
@@ -29,6 +28,7 @@ from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import Manifest
+from data_pipeline.flags import Flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,7 @@ class CoderSystem(EncoderSystem):
     paper: ClassVar[str] = "Yuan et al. 2022"
     content: ClassVar[type[Run]] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
+    batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -53,8 +51,12 @@ class CoderSystem(EncoderSystem):
     score: Literal["bilinear", "translation"] = "bilinear"
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
-    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
@@ -32,6 +31,7 @@ from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import Manifest
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 _TYPE_NOISE = 0.02  # standard deviation of a new kernel, as in BERT
@@ -94,9 +94,7 @@ class CoderV1System(EncoderSystem):
     paper: ClassVar[str] = "Yuan et al. 2020"
     content: ClassVar[type[Run]] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=BatchSpec
-    )
+    batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -108,7 +106,9 @@ class CoderV1System(EncoderSystem):
     """By how much a corrupted tail must be farther away than the tail."""
     type_weight: float = 0.0
     """Weight of the loss of semantic types; 0.1 in the paper's ablations with STY."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -178,7 +178,7 @@ def _transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
 
 
 def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
-    """The mean cross-entropy of the semantic types of terms, and the share that is right.
+    """The mean cross-entropy of terms' semantic types, and the accuracy.
 
     Terms whose concept has no type do not count.
     """

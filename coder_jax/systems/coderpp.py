@@ -1,4 +1,4 @@
-"""CODER++: CODER on groups of nearest neighbours, which are found anew while it trains.
+"""CODER++: CODER on groups of nearest neighbours, which are found again during training.
 
 Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 Representations, BioNLP 2022.
@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.devices.hosts import barrier, is_first
@@ -53,6 +52,7 @@ from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.dataset.store import Manifest, TripletDataset
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 
@@ -65,9 +65,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
     content: ClassVar[type[Run]] = GroupRun
 
-    batch: Annotated[NeighbourSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=NeighbourSpec
-    )
+    batch: NeighbourSpec = dataclasses.field(default_factory=NeighbourSpec)
     relation_noise: float = 0.01
     """Standard deviation around the identity in a new relation matrix, or around 0 in a new
     translation."""
@@ -78,8 +76,12 @@ class CoderPlusPlusSystem(EncoderSystem):
     score: Literal["bilinear", "translation"] = "bilinear"
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
-    term: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
-    relation: MultiSimilarity = dataclasses.field(default_factory=MultiSimilarity)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
@@ -136,7 +138,7 @@ class CoderPlusPlusSystem(EncoderSystem):
         )
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The nearest neighbours of all anchors, with the encoder of the moment."""
+        """Finds the nearest neighbours of all anchors with the current encoder."""
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
         graph, _ = split_encoder(self.structure(view.recorded_start))
@@ -151,7 +153,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 
 
 # -------------------------------------------------------------------------------------------------
-# The index of a refresh: all terms encoded, and for each anchor what is nearest to it.
+# The index of a refresh: all terms are encoded, and each anchor's nearest terms are found.
 #
 # FOLDER/neighbours.npy   int32 [A, k], of the anchors of the draw (`NeighbourDraw`)
 #
@@ -160,7 +162,7 @@ class CoderPlusPlusSystem(EncoderSystem):
 # it goes on where it was, to the bit.
 
 _TERMS_AT_ONCE = 16_384
-# All keys travel to the devices once for so many queries: a CPU has them there.
+# All keys are sent to the devices once for this many queries; on a CPU they are already there.
 _QUERIES_CPU, _QUERIES_ACCELERATOR = 1 << 16, 1 << 19
 SPARE = 8  # candidates more than are wanted, in place of those that are left out
 _VECTORS, _CONCEPTS = "vectors.npy", "concepts.npy"
@@ -176,7 +178,7 @@ def _write_neighbours(
     products: Products,
     provenance: str,
 ) -> None:
-    """Write the index of a draw; all hosts call it. One that is there, made of the same, stays.
+    """Write the index of a draw; all hosts call it. An index with the same provenance is reused.
 
     Terms of an anchor's own concept may be among its neighbours: their label makes them positives.
     What belongs to a concept that shares a name with the anchor's is left out, as it could not be
@@ -242,7 +244,7 @@ def _write_vectors(
 def _write_means(
     path: Path, data: TripletDataset, vectors: RowsOfFile, *, provenance: str
 ) -> RowsOfFile:
-    """Write the direction of the mean of each concept's terms, of unit length; as above."""
+    """Write the normalized mean vector of each concept's terms, as `_write_vectors` does."""
 
     def make(first: int, last: int) -> np.ndarray:
         start = data.term_start[first : last + 1]
@@ -261,7 +263,7 @@ def _write_means(
 
 
 class _Neighbours:
-    """Makes rows of the index: called with the first and one after the last of them.
+    """Computes rows of the index; called with the first row and the end.
 
     Args:
         draw: whose neighbours are wanted.

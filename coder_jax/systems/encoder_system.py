@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import (
-    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -30,7 +29,6 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 import polars as pl
-import tyro
 from jax.sharding import Mesh, PartitionSpec
 from msgspec import UNSET, UnsetType
 
@@ -89,7 +87,7 @@ from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# The vectors of a pass: one for each term of its packed rows, with dropout that no cut changes.
+# The vectors of the terms in a pass, with dropout that does not depend on how a step is cut.
 
 PACKED = ("tokens", "positions", "segments")
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
@@ -124,7 +122,7 @@ def read_term_blocks(
     seed: int | None,
     beside: tuple[str, ...] = (),
 ) -> Any:
-    """What `read` makes of the packed rows of each block, each array as [B, G, N, ...].
+    """Applies `read` to the packed rows of each block; each result is [B, G, N, ...].
 
     Args:
         read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
@@ -139,7 +137,7 @@ def read_term_blocks(
     def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
         return read(rows, ids_RL, groups * terms)
 
-    # A batch dimension of one costs a CPU transposes in the gradient of every dense layer.
+    # A batch dimension of one would cost a CPU transposes in every dense layer's gradient.
     encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
 
     def by_group(array: jax.Array) -> jax.Array:
@@ -181,7 +179,7 @@ def _dropout_ids(
 def drop_vectors(
     vector_ND: jax.Array, seed: int, step_key: StepKey, site: int, rate: float
 ) -> jax.Array:
-    """Vectors with dropout, which depends on seed, step and the term's place in it alone.
+    """Dropout of vectors that depends only on seed, step and the term's place in the step.
 
     Args:
         vector_ND: float32, one for each term of a pass.
@@ -199,7 +197,7 @@ def drop_vectors(
 
 
 def single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `jax.vmap` of a function, for arrays whose first dimension is one."""
+    """`jax.vmap` for arrays whose first dimension is one."""
 
     def mapped(*arguments: Any) -> Any:
         made = function(*jax.tree.map(lambda array: array[0], arguments))
@@ -215,12 +213,12 @@ def unit_length(vectors: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a system with an encoder holds, key by key: types for `identity.typed`.
+# The content of run.json for systems with an encoder, as types for `identity.typed`.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOfRun:
-    """What run.json says of the encoder that a run began with."""
+    """The encoder that a run started from, in run.json."""
 
     config: dict[str, Any]
     pooler: bool
@@ -231,14 +229,14 @@ class EncoderOfRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOfRun:
-    """What others read of a run's `ModelConfig`."""
+    """The settings of a run's `ModelConfig` that other commands read."""
 
     pooling: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SystemOfEncoder(SystemOfRun):
-    """What others read of a run's `EncoderSystem`."""
+    """The settings of a run's `EncoderSystem` that other commands read."""
 
     model: ModelOfRun
 
@@ -251,13 +249,13 @@ class ConfigOfEncoder(ConfigOfRun):
 
 
 class StartOfEncoder(StartOfRun, frozen=True, kw_only=True):
-    """What run.json says of a run's start."""
+    """The start of a run, in run.json."""
 
     encoder: EncoderOfRun
 
     @property
     def is_another_run(self) -> bool:
-        """Whether a run began with what another one had learnt."""
+        """Whether a run started from another run's parameters."""
         return self.origin is not UNSET or self.encoder.run is not UNSET
 
 
@@ -279,7 +277,7 @@ class EncoderRun(RunWithEncoder):
 
 
 # -------------------------------------------------------------------------------------------------
-# Systems that train a BERT on terms: the encoder, the parts beside it, the data, start and export.
+# The base class of systems that train a BERT on terms: encoder, heads, data, start and export.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,25 +301,27 @@ class ModelConfig:
 
 
 class Head(abc.ABC):
-    """A part of the parameters that is trained beside the encoder; a system has some, as values."""
+    """A part of the parameters that is trained beside the encoder; a system has a tuple of them."""
 
     name: str
     """Of the part."""
 
     @abc.abstractmethod
     def part(self) -> Part:
-        """How it is trained."""
+        """The training of this part."""
 
     @abc.abstractmethod
     def shapes(self, recorded_start: Any, width: int) -> Tree | None:
-        """Its arrays as shapes, for an encoder of `width`; None if the run has none of it."""
+        """The shapes of its arrays, for an encoder of `width`; None if this run does not have the
+        part.
+        """
 
     @abc.abstractmethod
     def init_params(self, shapes: Tree) -> Tree:
-        """For traced code: its arrays before the first step."""
+        """In traced code: its initial arrays."""
 
     def from_run(self, run: SavedRun, shapes: Tree, manifest: Any) -> Tree | None:
-        """Its arrays where a run begins with another run's parameters; None: anew.
+        """Its arrays when a run starts from another run's parameters; None: initialize.
 
         Args:
             run: the other run, of any system that trains an encoder.
@@ -331,10 +331,10 @@ class Head(abc.ABC):
         return None
 
     def validate(self, batch: Any, optimizer: OptimizerConfig) -> None:  # noqa: B027
-        """Raise BadInput where the values cannot be used with these."""
+        """Raise BadInput for values that do not fit each other."""
 
     def check_data(self, manifest: Any, folder: Path) -> None:  # noqa: B027
-        """Raise BadInput if a dataset lacks what it learns from."""
+        """Raise BadInput if a dataset lacks what this part learns from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -356,18 +356,16 @@ class EncoderSystem(System):
 
     batch: Any
     """A `StepSpec`."""
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ModelConfig
-    )
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
 
-    # ---- What a paper says ----
+    # ---- What a paper defines ----
 
     def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
         return {}
 
     def data_summary(self, dataset: Any) -> dict[str, Any]:
-        """What the model card tells of the data, from run.json."""
+        """The facts about the data for the model card, from run.json."""
         return {
             "terminology": f"{dataset.name} {dataset.release}",
             "concepts": f"{dataset.counts.concepts:,}",
@@ -379,7 +377,7 @@ class EncoderSystem(System):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """What is trained beside the encoder."""
+        """The parts trained beside the encoder."""
         return ()
 
     def check_data(self, manifest: Any, folder: Path) -> None:
@@ -415,11 +413,11 @@ class EncoderSystem(System):
         return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
-        """How many packed rows the batches of a run may have."""
+        """The numbers of packed rows that the batches of a run may have."""
         return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
     def parts(self) -> dict[str, Part]:
-        # The pooler stays as it was where no gradient reaches it (pooling cls or mean).
+        # Without a gradient (pooling cls or mean) the pooler stays as loaded.
         encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
@@ -446,7 +444,7 @@ class EncoderSystem(System):
     def _load_encoder_of(
         self, run: str, source: BatchSource, recorded_start: Any
     ) -> tuple[StartOfEncoder, Params]:
-        """As `load_initial`, with the encoder of a run that is there."""
+        """`load_initial` with the encoder of an existing run."""
         taken = recorded_start.encoder.run if recorded_start else UNSET
         other = _read_run(run, best=self.best is not None, provenance=taken)
         start, params = self._encoder_from_run(other.saved, source)
@@ -469,7 +467,7 @@ class EncoderSystem(System):
     def _encoder_from_run(
         self, run: SavedRun, source: BatchSource
     ) -> tuple[StartOfEncoder, Params]:
-        """As `init_from_run`, of the encoder alone."""
+        """`init_from_run` for the encoder alone."""
         saved = run.described(RunWithEncoder)
         self.check_data(source.manifest, source.folder)
         ours, theirs = source.manifest.tokenizer, saved.tokenizer
@@ -524,13 +522,15 @@ class EncoderSystem(System):
     # ---- What proves what leaves the run ----
 
     def rows_beside(self, source: BatchSource, terms: list[str]) -> Mapping[str, Any]:
-        """Packed rows that `proof_outputs` needs beside those of the terms."""
+        """Packed rows that `proof_outputs` needs besides those of the terms."""
         return {}
 
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        """For traced code: what proves a run, of terms in packed rows; [terms, ...] each."""
+        """In traced code: the outputs of a run's proof, [terms, ...] each, for terms in packed
+        rows.
+        """
         tokens, positions, segments = (rows[name] for name in PACKED)
         return {
             "vectors": unit_length(
@@ -554,11 +554,11 @@ class EncoderSystem(System):
 
 
 # -------------------------------------------------------------------------------------------------
-# Whether an encoder to start from fits the data, its license, and that of a run.
+# Checks of an initial encoder against the data, and licenses.
 
 
 def _check_tokenizer(manifest: Any, folder: Path, init: str) -> None:
-    """BadInput if the dataset was tokenized with another tokenizer than the encoder's own."""
+    """Raise BadInput if the dataset's tokenizer is not the encoder's."""
     found, expected = tokenizer_hash(load_tokenizer(folder)), manifest.tokenizer.hash
     if found != expected:
         raise BadInput(
@@ -569,7 +569,7 @@ def _check_tokenizer(manifest: Any, folder: Path, init: str) -> None:
 
 
 def _check_length(manifest: Any, config: BertConfig, init: str) -> None:
-    """BadInput if the dataset's terms have pieces or places that the encoder does not know."""
+    """Raise BadInput if the dataset has pieces or positions that the encoder lacks."""
     check_vocabulary(manifest.tokenizer.vocab_size, config, init)
     longest = manifest.tokenizer.max_length
     if longest > config.longest_term:
@@ -588,7 +588,7 @@ def _read_license(folder: Path) -> str | None:
 
 
 def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> OtherRun:
-    """A run whose encoder is to start from; the rest is as in `read_other_run`.
+    """An encoder to start from that is a run; the rest is as in `read_other_run`.
 
     Raises:
         BadInput: also if what it trained is no BERT.
@@ -604,11 +604,11 @@ def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> O
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained encoder as a folder for the Hub: the encoder, its relations, a model card.
+# The export of a trained encoder: the folder, its relations, the model card.
 
 
 class DescribedSystem(Protocol):
-    """A system that learns from a dataset, and has words for how."""
+    """A system that learns from a dataset, with a description of its training for the card."""
 
     title: ClassVar[str]
     paper: ClassVar[str]
@@ -616,7 +616,7 @@ class DescribedSystem(Protocol):
 
     @property
     def batch(self) -> StepSpec:
-        """What a batch is made of."""
+        """The settings of a batch."""
         ...
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -625,7 +625,7 @@ class DescribedSystem(Protocol):
 
 
 def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
-    """The encoder of a run, its relations, and what is known of it."""
+    """The encoder of a run, its relations, and the facts for its card."""
     relations = _trained_relations(run)
     tables = {} if relations is None else {"relations": relations}
     return Trained(encoder=encoder_of(run), card=_describe(system, run), tables=tables)
@@ -646,7 +646,7 @@ def trained_bert(run: SavedRun) -> Bert:
 
 
 def _trained_settings(run: SavedRun) -> EncoderSettings:
-    """How terms became vectors in training."""
+    """How training made vectors of terms."""
     saved = run.described(RunWithEncoder)
     return EncoderSettings(
         pooling=saved.config.system.model.pooling,
@@ -656,7 +656,7 @@ def _trained_settings(run: SavedRun) -> EncoderSettings:
 
 
 def _trained_relations(run: SavedRun) -> ExportedRelations | None:
-    """The relation table of a run with its labels; None if none was learnt."""
+    """The relation table of a run with its labels; None if it has none."""
     table = run.params.get("relations")
     if table is None:
         return None
@@ -672,7 +672,7 @@ def export_trained(
     pytorch_bin: bool = False,
     beside: Callable[[Path], dict[str, float]] | None = None,
 ) -> dict[str, float]:
-    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+    """Export a run; results and errors are those of `export_encoder`.
 
     Args:
         system, run: what was trained.
@@ -698,7 +698,7 @@ def export_trained(
 
 
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
-    """What the model card tells of a run, from run.json and metrics.jsonl."""
+    """The facts for the model card, from run.json and metrics.jsonl."""
     saved: Any = run.described(system.content)
     return {
         **run_summary(system, run),
@@ -710,7 +710,7 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
 
 
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
-    """The part of `_describe` that any system with a dataset has, with a BERT or without."""
+    """The facts for the card of any system with a dataset, whether it has a BERT or not."""
     saved: Any = run.described(system.content)
     config, batch = saved.config, system.batch
     # Mentions have none.
@@ -742,7 +742,7 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A run's encoder mixed with its earlier checkpoints, or with the encoder that it began with.
+# Interpolation of a run's encoder with its earlier checkpoints or its initial encoder.
 #
 # What training brings to names it takes from the rest that an encoder knew. Between the weights of
 # the start and of the end lie encoders that have most of the one and keep more of the other
@@ -750,12 +750,12 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
 # is often better than the last one (Izmailov et al., Averaging weights leads to wider optima,
 # 2018).
 
-# Parts that are of use beside another encoder.
+# Parts that are useful with another encoder, too.
 _HEADS = {"encoder", "relations", "types"}
 
 
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
-    """The run with the mean of the encoders of its last checkpoints; all else is as it was.
+    """The run with the mean of the encoders of its last checkpoints; the rest is unchanged.
 
     Args:
         out: its folder.
@@ -784,7 +784,7 @@ def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
 
 
 def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
-    """The run with an encoder between the one that it began with and its own.
+    """The run with an encoder between its initial encoder and its own.
 
     Args:
         system, run: what was trained.
@@ -833,7 +833,7 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
 
 
 def _between(old: Any, new: Any, weight: float) -> Any:
-    """Arrays between those of two nested dictionaries of the same keys."""
+    """Interpolates the arrays of two nested dictionaries with the same keys."""
 
     def mixed(start: Any, end: Any) -> np.ndarray:
         return (weight * end + (1 - weight) * np.asarray(start)).astype(np.float32)
@@ -842,7 +842,7 @@ def _between(old: Any, new: Any, weight: float) -> Any:
 
 
 def _check(run: SavedRun, flag: str) -> None:
-    """BadInput if a run trained more than an encoder and what may be left as it is."""
+    """Raise BadInput if a run trained parts that depend on the encoder's vectors."""
     others = sorted(set(run.params) - _HEADS)
     if others or "encoder" not in run.params:
         raise BadInput(
@@ -852,7 +852,7 @@ def _check(run: SavedRun, flag: str) -> None:
 
 
 def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
-    """The run with another encoder, as `weights` tells."""
+    """The run with other encoder weights."""
     values = f"{run.weights}; of that {weights}" if run.weights else weights
     return dataclasses.replace(
         run, params={**run.params, "encoder": encoder}, weights=values, notes=Notes()
@@ -860,7 +860,7 @@ def _with_encoder(run: SavedRun, encoder: Any, weights: str) -> SavedRun:
 
 
 # -------------------------------------------------------------------------------------------------
-# Long work over many rows, in chunks that are files: after a kill it goes on where it was.
+# Long work over many rows, written in chunks so that a killed run can be resumed.
 #
 # .FILE.chunks/0000000.npy  a finished chunk; host i of n makes the chunks i, i + n, ...
 # FILE.about                what FILE and its chunks are made of, and how many rows each chunk has
@@ -878,7 +878,7 @@ def write_rows(
     provenance: str,
     what: str,
 ) -> None:
-    """Write an array file of so many rows; all hosts call it.
+    """Write an array file with this many rows; all hosts call it.
 
     Nothing is done if it is there, made of the same.
 
@@ -929,7 +929,7 @@ def write_rows(
 
 
 def is_made(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether `write_rows` has nothing left to make, as the first host sees it; all hosts call it.
+    """Whether `write_rows` has nothing left to do, as the first host sees it; all hosts call it.
 
     Then chunks go that a kill left while they were removed.
 
@@ -943,28 +943,28 @@ def is_made(path: Path, provenance: str, chunk: int) -> bool:
 
 
 def _is_of(path: Path, provenance: str, chunk: int) -> bool:
-    """Whether what is there of a file is made of the same."""
+    """Whether the existing part of a file has the same provenance."""
     saved = _note_of(path)
     return saved.exists() and saved.read_text(encoding="utf-8") == _note(provenance, chunk)
 
 
 def _note(provenance: str, chunk: int) -> str:
-    """The text of FILE.about: a device of another kind makes another number of rows at once."""
+    """The text of FILE.about; devices of another kind use another number of rows per chunk."""
     return f"{provenance}, {chunk} rows at once"
 
 
 def _note_of(path: Path) -> Path:
-    """The file of the note."""
+    """The path of FILE.about."""
     return path.with_name(f"{path.name}.about")
 
 
 def _chunks_of(path: Path) -> Path:
-    """The folder of the chunks of a file; hidden, so that it does not go into a bucket."""
+    """The folder of a file's chunks; hidden, so that it is not published to a bucket."""
     return path.with_name(f".{path.name}.chunks")
 
 
 def remove_rows(*paths: Path) -> None:
-    """Remove files of `write_rows`, whole or not, those that are there."""
+    """Remove files of `write_rows`, complete or not, if they exist."""
     for path in paths:
         shutil.rmtree(_chunks_of(path), ignore_errors=True)
         path.unlink(missing_ok=True)
@@ -972,7 +972,7 @@ def remove_rows(*paths: Path) -> None:
 
 
 def provenance_of(manifest: Any, *parameters: Any) -> str:
-    """What rows are made of, for `provenance` of `write_rows`: a dataset, and trees of arrays."""
+    """The `provenance` of `write_rows`: a hash of a dataset and of trees of arrays."""
     digest = hashlib.sha256(str(manifest.content_hash).encode())
     for array in jax.tree.leaves(parameters):
         digest.update(np.ascontiguousarray(array).data)
@@ -980,16 +980,16 @@ def provenance_of(manifest: Any, *parameters: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What training makes of some terms by its encoder, in float32, and what is read of a run does.
+# The training vectors of some terms in float32, which every reader of a run must reproduce.
 
 _Rows = Mapping[str, Any]
 
 
 def _encoder_proof(system: EncoderSystem, source: BatchSource, recorded_start: Any) -> Proof:
-    """Of some terms of the data what `EncoderSystem.proof_outputs` makes."""
+    """The outputs of `EncoderSystem.proof_outputs` for some terms of the data."""
     terms = source.some_terms()
     rows = {**_packed_terms(source, terms), **system.rows_beside(source, terms)}
-    # What the program does not depend on is left out, so that it is compiled once.
+    # Unused parts are left out of the program, so that it is compiled once.
     model = dataclasses.replace(system.model, init="", dtype="float32")
     plain = dataclasses.replace(system, model=model)
     structure, _ = split_encoder(plain.structure(recorded_start))
@@ -1003,7 +1003,7 @@ def _encoder_proof(system: EncoderSystem, source: BatchSource, recorded_start: A
 
 
 def _packed_terms(source: BatchSource, terms: list[str]) -> dict[str, np.ndarray]:
-    """Terms as a batch has them: cleaned, as word pieces, in packed rows."""
+    """Terms in the form of a batch: cleaned, tokenized, packed."""
     cleaned = clean(pl.Series(terms, dtype=pl.String), source.manifest.cleaning).to_list()
     longest = source.manifest.tokenizer.max_length
     tokens, start = tokenize(load_tokenizer(source.folder / "tokenizer"), cleaned, longest)
@@ -1025,7 +1025,7 @@ def _compiled_outputs(
 
 
 def _check_encoder(run: SavedRun, what: str) -> None:
-    """BadInput if the encoder that was read of a run is not the one that it trained."""
+    """Raise BadInput if the encoder read from a run does not reproduce the run's proof."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:
         encoder: TermEncoder = encoder_of(run)

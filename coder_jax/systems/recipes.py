@@ -1,4 +1,4 @@
-"""The tables of systems and recipes: what `--recipe` names, and what a run.json is of."""
+"""The tables of all systems and recipes, by the names in `--recipe` and run.json."""
 
 from collections.abc import Callable, Mapping
 
@@ -82,7 +82,7 @@ def system_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS)
 
 
 def config_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS) -> Config:
-    """The settings of a run: all that its result depends on, but its data.
+    """The settings of a run: all that its result depends on, except its data.
 
     Args:
         identity: of run.json.

@@ -1,4 +1,4 @@
-"""SapBERT: a multi-similarity loss on pairs of names that a miner of triplets finds.
+"""SapBERT: a multi-similarity loss on pairs of names, with mined triplets.
 
 Liu et al. 2021, section 2.
 """
@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
@@ -27,6 +26,7 @@ from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import Manifest
+from data_pipeline.flags import Flag
 
 
 def _pairs_of_names() -> BatchSpec:
@@ -43,10 +43,10 @@ class SapBertSystem(EncoderSystem):
     paper: ClassVar[str] = "Liu et al. 2021"
     content: ClassVar[type[Run]] = GroupRun
 
-    batch: Annotated[BatchSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=_pairs_of_names
+    batch: BatchSpec = dataclasses.field(default_factory=_pairs_of_names)
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = MultiSimilarity(
+        alpha=1.0, beta=60.0, base=0.5, margin=0.2
     )
-    term: MultiSimilarity = MultiSimilarity(alpha=1.0, beta=60.0, base=0.5, margin=0.2)
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
 
@@ -80,7 +80,7 @@ class SapBertSystem(EncoderSystem):
 def _mined_triplets(
     similarity_AB: jax.Array, positive_AB: jax.Array, negative_AB: jax.Array, *, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """The pairs of all triplets in which a negative is not farther than a positive by a margin.
+    """The pairs of all triplets in which the negative is not farther than the positive by a margin.
 
     A triplet of anchor a, positive p and negative n is kept if d_an - d_ap <= margin, with d the
     Euclidean distance of vectors of length one; a pair is kept if it is in a triplet that is.

@@ -1,4 +1,4 @@
-"""Trained models to predict with: encoders, classifiers, generators and rankers."""
+"""Opens trained models for prediction: encoders, classifiers, generators and rankers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from coder_jax.encoding.vector_files import (
     hash_of_encoder,
     hash_weights,
 )
-from coder_jax.evaluation.benchmark import Benchmark
+from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames
@@ -70,11 +70,11 @@ from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Reading a run that was trained: what it learnt, and what is known of it.
+# Reads a trained run: its parameters, and what is recorded of it.
 
 
 def _check_unchanged(out: Path, step: int, identity: RunJson) -> None:
-    """BadInput if run.json is another than when a checkpoint was saved, but for more steps."""
+    """Raise BadInput if run.json changed since a checkpoint was saved, except for more steps."""
     saved = read_saved_identity(out, step)
     lines = differences(as_it_was(identity, saved), saved)
     if lines:
@@ -180,7 +180,7 @@ def open_model(path: str | Path) -> Model:
 
 
 # -------------------------------------------------------------------------------------------------
-# A model with classes, be it a run or an export: what answers mentions with concepts itself.
+# Opens a concept classifier, from a run or an export.
 
 
 def load_classifier(path: str | Path) -> ConceptClassifier:
@@ -200,14 +200,14 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
 
 
 def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
-    """SHA-256 of the weight files of an export, or of the classes of a run; for records."""
+    """SHA-256 of an export's weight files, or of a run's classes; for records."""
     if folder := open_model(path).folder:
         return hash_weights(folder)
     return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
 
 
 def records_of_classes(
-    model: str, benchmarks: Sequence[Benchmark], options: dict[str, Any]
+    model: str, benchmarks: Sequence[Benchmark], options: Options
 ) -> list[EvaluationRecord]:
     """The records of a model with classes.
 
@@ -237,11 +237,11 @@ def records_of_classes(
 
 
 # -------------------------------------------------------------------------------------------------
-# Generators and rankers of a folder: a run, an export, or, as a generator, any encoder.
+# Opens generators and rankers, from a run or an export; any encoder can be a generator.
 
 
 def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> CandidateGenerator:
-    """The generator of a run of `recall`, of its export, or of any encoder.
+    """A generator, from a run of `recall`, its export, or any encoder.
 
     Args:
         path: its folder, or the hub id of an export or an encoder.
@@ -267,7 +267,7 @@ def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Can
 def load_generators(
     paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
 ) -> GeneratorEnsemble:
-    """Several generators as one, or one; each as `_load_generator` reads it.
+    """One generator, or several as one, each opened by `_load_generator`.
 
     Args:
         paths: of each.
@@ -304,11 +304,11 @@ def load_ranker(path: str | Path) -> TermRanker:
 
 
 # -------------------------------------------------------------------------------------------------
-# A generator, and rankers if there are any, for whoever maps or scores mentions.
+# Opens a generator with optional rankers, for mapping and scoring.
 
 
 def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
-    """Whether mentions are answered by stages: by several models, or a generator, or rankers."""
+    """Whether mentions are answered in stages: several models, a generator, or rankers."""
     generators = (open_model(one).kind == "generator" for one in models)
     return bool(rankers) or len(models) > 1 or any(generators)
 
@@ -316,7 +316,7 @@ def has_stages(models: Sequence[str], rankers: Sequence[str]) -> bool:
 def answered_by_stages(
     models: Sequence[str], rankers: Sequence[str], benchmarks: Sequence[Benchmark]
 ) -> list[MultipleNames]:
-    """The benchmarks that generators or rankers answer; none where an encoder is all there is.
+    """The benchmarks that generators or rankers answer; none for a plain encoder.
 
     Raises:
         BadInput: if rankers are given and there is none.
@@ -327,7 +327,7 @@ def answered_by_stages(
             "--ranker: found no benchmark that it answers; expected NAME=FOLDER with a folder of "
             "`python -m data_pipeline.build_mentions`"
         )
-    # Only then: a model of the hub is fetched to see what it is.
+    # Checked last, as a model of the hub must be fetched for it.
     return found if found and has_stages(models, rankers) else []
 
 
@@ -363,7 +363,7 @@ def staged_normalizer(
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
-    """What maps mentions to the concepts of a dictionary.
+    """The normalizer by recall and rank for a dictionary.
 
     Args:
         generators, rankers, by, cache: as for `_load_stages`.
@@ -391,7 +391,7 @@ def staged_normalizer(
 
 
 def _protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
-    """The protocol of generators, for records: how the first one encodes, and a hash of all."""
+    """The protocol of several generators, for records: the first one's settings, a hash of all."""
     each = [_protocol_of(*one) for one in zip(models, generators.members, strict=True)]
     if len(each) == 1:
         return each[0]

@@ -1,1 +1,1 @@
-"""The training run: it knows no paper."""
+"""The training loop and its files, independent of any paper."""

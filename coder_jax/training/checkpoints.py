@@ -1,4 +1,4 @@
-"""Checkpoints: Orbax behind a few functions, with checksums, on disks and in buckets."""
+"""Checkpoints with checksums, saved by Orbax to disks and buckets."""
 
 import contextlib
 import errno
@@ -35,7 +35,7 @@ from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Checksums of a state's arrays: what was saved is what is restored, or it is said.
+# Checksums of a state's arrays, by which damage is detected on restore.
 #
 # tensorstore checks the indexes of what it stores, but not the bytes of the arrays: a bit that
 # flips on a disk comes back as another weight. A checksum here is a sum of integers over all
@@ -44,7 +44,7 @@ from data_pipeline.process import BadInput
 
 
 class _Damaged(Exception):
-    """A checkpoint that cannot be read, or does not hold what was saved; the message says what."""
+    """A checkpoint is unreadable or does not hold what was saved; the message says what."""
 
 
 @jax.jit
@@ -63,7 +63,7 @@ def _checksum(array: jax.Array) -> jax.Array:
 
 
 def _checksums(tree: Any) -> dict[str, int]:
-    """The checksum of every array, by its path in the tree; arrays have at most 32 bits a value.
+    """The checksum of every array, by its path; values have at most 32 bits.
 
     Every host calls it with the same tree, as it does the step.
     """
@@ -74,7 +74,7 @@ def _checksums(tree: Any) -> dict[str, int]:
 
 
 def _check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
-    """Raise Damaged, with the name of an array, unless all are as they were saved."""
+    """Raise Damaged, naming an array, unless all checksums match."""
     wrong = sorted(name for name in found | saved if found.get(name) != saved.get(name))
     if wrong:
         more = f" and {len(wrong) - 1} more arrays" if len(wrong) > 1 else ""
@@ -85,7 +85,7 @@ def _check_sums(found: dict[str, int], saved: dict[str, int]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# What is changed of Orbax: folders in buckets, gs:// and above all s3://; and what it prints.
+# Changes to Orbax: support of s3:// buckets, and less output.
 #
 # Orbax writes arrays through tensorstore, which has a driver for S3, but hands it only gs:// and
 # local paths (google/orbax issue 359). Here its three functions that tell them apart learn s3:// as
@@ -95,7 +95,7 @@ _Spec = dict[str, Any]
 
 
 def _checkpoint_folder(out: str | Path) -> Path:
-    """OUT/checkpoints as Orbax takes it; OUT may be on this machine or in a bucket.
+    """OUT/checkpoints for Orbax, on this machine or in a bucket.
 
     Raises:
         BadInput: if the package for such addresses is missing, or this Orbax cannot be told.
@@ -104,11 +104,11 @@ def _checkpoint_folder(out: str | Path) -> Path:
         return (Path(out) / "checkpoints").resolve()
     url = address(out)
     files, _ = open_bucket(url)
-    # tensorstore writes into the same folders, so a listing that fsspec keeps is soon wrong: of a
-    # checkpoint that makes place for another only what was in the listing would be deleted.
+    # tensorstore writes into the same folders, so fsspec must not cache listings: otherwise only
+    # files in a stale listing would be deleted of a checkpoint that makes place for another.
     for protocol in (files.protocol,) if isinstance(files.protocol, str) else files.protocol:
         fsspec.config.conf.setdefault(protocol, {})["use_listings_cache"] = False
-    # Where TensorFlow is installed, epath would use its file systems, which have no s3://.
+    # With TensorFlow installed epath would use its file systems, which do not know s3://.
     os.environ["EPATH_USE_TF"] = "false"
     gpath._is_tf_installed.cache_clear()
     if url.startswith("s3://"):
@@ -117,14 +117,14 @@ def _checkpoint_folder(out: str | Path) -> Path:
 
 
 def _atomicity(folder: Path) -> ocp.options.AtomicityOptions:
-    """How a checkpoint becomes whole: by its new name or, in a bucket, by a file written last."""
+    """How a checkpoint is committed: by a rename or, in a bucket, by a file written last."""
     modes = ocp.options.AtomicityMode
     mode = modes.COMMIT_FILE if in_bucket(folder) else modes.ATOMIC_RENAME
     return ocp.options.AtomicityOptions(mode=mode)
 
 
 def _allow_s3() -> None:
-    """Make this process's Orbax take s3:// addresses; the second call changes nothing.
+    """Make this process's Orbax accept s3:// addresses; a second call changes nothing.
 
     Raises:
         BadInput: if Orbax has other functions than those that are known here.
@@ -155,12 +155,12 @@ def _allow_s3() -> None:
 
 
 def _extend(module: Any, name: str, around: Callable[[Any], Any]) -> None:
-    """Put what `around` makes of a module's function in its place."""
+    """Replace a function of a module by `around` of it."""
     setattr(module, name, around(getattr(module, name)))
 
 
 def _s3_or(known: Callable[[str], _Spec], path: str) -> _Spec:
-    """tensorstore's description of an s3:// address; of any other what `known` makes of it.
+    """tensorstore's spec for an s3:// address; for any other address the result of `known`.
 
     fsspec reads end point and region from the environment, but tensorstore must be told.
     """
@@ -180,7 +180,7 @@ def _s3_or(known: Callable[[str], _Spec], path: str) -> _Spec:
 
 
 def _quieten() -> None:
-    """From now on drop log records with a traceback, and the echoes of reads and writes dropped.
+    """From now on drop log records with a traceback, and echoes of dropped reads and writes.
 
     One full disk or damaged file gives pages of tracebacks, one for each array under way, and the
     message that says what to do would be lost among them: what failed is raised as well. And one
@@ -206,13 +206,13 @@ def _without_echoes(unraisable: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reading checkpoints on one host: for an export beside a run, and to see which are whole.
+# Reading checkpoints on one host: for an export during a run, and to find complete ones.
 
 _Read = TypeVar("_Read")
 
 
 def saved_steps(out: Path) -> list[int]:
-    """The steps with a checkpoint, oldest first, for readers beside a run that goes on."""
+    """The steps with a checkpoint, oldest first, for readers beside a running training."""
     folder = _checkpoint_folder(out)
     names = ocp.path.step.standard_name_format(atomicity_options=_atomicity(folder))
     return sorted(found.step for found in names.find_all(folder))
@@ -224,7 +224,7 @@ def newest_step(out: str) -> int:
 
 
 def best_step(out: Path) -> int:
-    """The step of the best checkpoint that a run has, by the score that its system chooses by.
+    """The step of a run's best checkpoint, by the score that its system names.
 
     Raises:
         BadInput: if the newest checkpoint, which tells it, cannot be read, or tells none.
@@ -261,7 +261,7 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
 
 
 def read_extra(out: Path, step: int) -> Any:
-    """What is neither parameter nor moment in a checkpoint (`TrainState.extra`), NumPy arrays.
+    """`TrainState.extra` of a checkpoint, as NumPy arrays.
 
     Raises:
         BadInput: if it cannot be read, or is not what was saved.
@@ -276,7 +276,7 @@ def read_extra(out: Path, step: int) -> Any:
 
 
 def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
-    """What run.json said when the checkpoint after `step` steps was saved.
+    """run.json as it was when the checkpoint after `step` steps was saved.
 
     Raises:
         BadInput: if it cannot be read.
@@ -285,7 +285,7 @@ def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
 
 
 def read_notes(out: Path, step: int) -> Notes:
-    """What the run knew when the checkpoint after `step` steps was saved (`Checkpoints.save`).
+    """The notes saved with the checkpoint after `step` steps (`Checkpoints.save`).
 
     Raises:
         BadInput: if it cannot be read.
@@ -305,7 +305,7 @@ def _read_text(out: Path, step: int, item: str) -> dict[str, Any]:
 
 
 def _examine(folder: Path) -> str | None:
-    """What is wrong with the checkpoint in `folder`, which this host alone reads; None if whole."""
+    """The problem of the checkpoint in `folder`, read by this host alone; None if it is whole."""
     try:
         for item in ("params", "rest"):
             _read_item(folder, item)
@@ -341,7 +341,7 @@ def _read_item(folder: Path, item: str) -> Any:
 
 
 def _numbered(tree: Any) -> Any:
-    """A tree as it was saved, from one whose numbers of children became text, as in metadata.
+    """The saved tree, from its metadata, in which numbers of children became text.
 
     nnx numbers the layers of an encoder, 0, 1, 2, ...; Orbax writes keys as text, by which 10 comes
     before 2. `_check_keys` sees to it that no name which is saved looks like a number.
@@ -356,12 +356,12 @@ def _numbered(tree: Any) -> Any:
 
 
 def _is_number(key: Any) -> bool:
-    """Whether a key is the text of a number of a child."""
+    """Whether a key is the text of a child's number."""
     return isinstance(key, str) and key.isascii() and key.isdecimal() and str(int(key)) == key
 
 
 def _check_keys(tree: Any) -> None:
-    """ValueError if what is read later would not have the keys that are saved now."""
+    """Raise ValueError if a tree read later would not have the keys that are saved."""
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
         if any(_is_number(getattr(key, "key", None)) for key in path):
             raise ValueError(
@@ -379,14 +379,14 @@ def _read_json_item(folder: Path, item: str) -> dict[str, Any]:
 
 
 def _this_host() -> ocp.options.MultiprocessingOptions:
-    """What makes Orbax wait for no other host."""
+    """Options that make Orbax wait for no other host."""
     return ocp.options.MultiprocessingOptions(
         primary_host=jax.process_index(), active_processes={jax.process_index()}
     )
 
 
 def _or_damaged(read: Callable[[], _Read]) -> _Read:
-    """What `read` gives; Damaged, in a line, where Orbax or tensorstore raise whatever they raise.
+    """The result of `read`; errors of Orbax and tensorstore become a one-line Damaged.
 
     After the first failed read Orbax drops the others, each of which then prints a traceback of its
     own; these are kept off the terminal, so that the message can be found.
@@ -408,7 +408,7 @@ def _or_damaged(read: Callable[[], _Read]) -> _Read:
 
 
 def _error_in_a_line(error: BaseException) -> str:
-    """What an error of Orbax or tensorstore says, without the pages of settings behind it."""
+    """The message of an Orbax or tensorstore error, without its pages of settings."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split("[tensorstore_spec=")[0].split()) or type(error).__name__
@@ -416,7 +416,7 @@ def _error_in_a_line(error: BaseException) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Checkpoints of a run: Orbax behind a few functions.
+# The checkpoints of a run.
 #
 # OUT/checkpoints/N/  state after step N: params, rest (of the state), identity (as in run.json),
 #                     notes (what the run knew then), checksums
@@ -424,17 +424,17 @@ def _error_in_a_line(error: BaseException) -> str:
 # A checkpoint is written under another name and renamed when it is whole; one that makes place for
 # another is renamed before it is deleted. So what bears a step's number is whole, whenever the
 # process was killed. What was damaged later, by the disk, shows when it is read. In a bucket, which
-# has no renames, a file that is written last says that a checkpoint is whole (orbax_patches.py).
+# has no renames, a file that is written last says that a checkpoint is whole.
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DELETED = "deleted"  # folder of the checkpoints that made place for others
-# Folders of NFS are looked at again after a minute at the latest, unless it was told otherwise.
+# NFS may cache listings of folders for a minute, unless configured otherwise.
 _SEEN_WITHIN_SECONDS = 90
 _RELOAD_SECONDS = 2
 
 
 class _Kept(preservation_policy.PreservationPolicy):
-    """Which checkpoints stay: the two newest, the best, and those at multiples of some steps.
+    """The policy of which checkpoints stay: the two newest, the best, and multiples of some steps.
 
     Args:
         multiples: the steps, at multiples of any of which they stay.
@@ -455,7 +455,7 @@ class _Kept(preservation_policy.PreservationPolicy):
 
 
 class Checkpoints:
-    """The checkpoints of the run that this process trains; saving goes on in the background.
+    """The checkpoints of the run that this process trains; saving continues in the background.
 
     Args:
         out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
@@ -487,7 +487,7 @@ class Checkpoints:
             raise
 
     def _see_what_the_first_sees(self) -> None:
-        """Wait until this host sees the first host's steps: a network file system may be late."""
+        """Wait until this host sees the first host's steps; a network file system may lag."""
         steps = first_decides(self.steps)
         end = time.monotonic() + _SEEN_WITHIN_SECONDS
         while self.steps != steps:
@@ -502,12 +502,12 @@ class Checkpoints:
 
     @property
     def latest(self) -> int | None:
-        """The newest step that was saved whole; the same on all hosts."""
+        """The newest complete step; the same on all hosts."""
         return self.manager.latest_step()
 
     @property
     def steps(self) -> list[int]:
-        """The steps that were saved whole, oldest first."""
+        """The complete steps, oldest first."""
         return sorted(self.manager.all_steps())
 
     def save(
@@ -519,7 +519,7 @@ class Checkpoints:
         identity: Mapping[str, Any],
         notes: Mapping[str, Any],
     ) -> None:
-        """Begin to save the state after `step` steps; nothing is done if it is there already.
+        """Start saving the state after `step` steps; nothing is done if it exists.
 
         Args:
             step: steps that were taken.
@@ -548,7 +548,7 @@ class Checkpoints:
     def restore(
         self, params: Any, rest: Any, this_run: RunJson, instead: int = 0
     ) -> tuple[int, Any, Any, dict[str, Any]]:
-        """The newest state, laid out on the devices as arrays or shapes are.
+        """The newest state, placed on the devices as the given arrays or shapes are.
 
         Args:
             params, rest: of `save`, arrays or shapes.
@@ -574,7 +574,7 @@ class Checkpoints:
         return step, *restored
 
     def _step_to_restore(self, instead: int) -> int:
-        """The newest step if it is whole, else `instead`; the first host looks for all."""
+        """The newest step if it is whole, else `instead`; the first host decides for all."""
         *older, newest = self.steps
         problem = first_decides(_examine(self.folder / str(newest)) if is_first() else None)
         if problem is None:
@@ -594,7 +594,7 @@ class Checkpoints:
     def _read(
         self, step: int, params: Any, rest: Any, this_run: RunJson
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """The state after `step` steps and its notes; Damaged if it is not what was saved."""
+        """The state after `step` steps and its notes; Damaged if it is not as saved."""
         arrays = ocp.args.Composite(
             params=ocp.args.StandardRestore(params), rest=ocp.args.StandardRestore(rest)
         )
@@ -610,7 +610,7 @@ class Checkpoints:
         return restored.params, restored.rest, saved.notes
 
     def _cannot_be_read(self, step: int, problem: str) -> BadInput:
-        """The error that says so, and which other checkpoint is whole."""
+        """The error for a damaged checkpoint; it names another one that is whole."""
         bad = []
         way_out = "No other can be read; to start again, choose another --out"
         for other in reversed(self.steps):
@@ -631,7 +631,7 @@ class Checkpoints:
         )
 
     def _set_aside(self, steps: Sequence[int]) -> None:
-        """Rename checkpoints, so that the run writes these steps again."""
+        """Rename checkpoints, so that the run writes their steps again."""
         if not steps:
             return
         for step in steps if is_first() else ():
@@ -647,12 +647,12 @@ class Checkpoints:
         self._see_what_the_first_sees()
 
     def _empty_deleted(self) -> None:
-        """Delete for good what the saves before have put away."""
+        """Delete for good what earlier saves moved away."""
         if is_first() and not self.remote:
             shutil.rmtree(self.folder / _DELETED, ignore_errors=True)
 
     def close(self) -> None:
-        """Finish saving and let go of the folder."""
+        """Finish saving and close the folder."""
         try:
             with _explain_failed_save(self.folder):
                 self.manager.close()
@@ -669,7 +669,7 @@ def _in_words(steps: Sequence[int]) -> str:
 
 @contextlib.contextmanager
 def _explain_failed_save(folder: Path) -> Iterator[None]:
-    """Turn what a disk refused, in this save or one before in the background, into BadInput."""
+    """Turn a disk's error, in this save or an earlier background save, into BadInput."""
     try:
         yield
     except Exception as error:  # Orbax and tensorstore raise errors of several kinds for it
@@ -689,5 +689,5 @@ def _explain_failed_save(folder: Path) -> Iterator[None]:
 
 
 def _refused(folder: Path, error: Exception, text: str) -> bool:
-    """Whether an error with this text comes from the bucket in which `folder` is."""
+    """Whether an error text comes from the bucket of `folder`."""
     return in_bucket(folder) and (isinstance(error, client_errors()) or str(folder) in text)

@@ -1,4 +1,5 @@
-r"""Rows of a table that a step touches only if it uses them, with the result of an update of all.
+r"""Lazy updates of table rows: a step touches only the rows it uses, with the result of a full
+update.
 
 A step uses a few of the R rows of a table (matrices, vectors of concepts), but dense Adam rewrites
 all of them, and their two moments, in every step. Here a step gathers the rows that it
@@ -43,13 +44,13 @@ _NOTHING_LEFT = 1e-10  # share of the sum of the w_j that is cut off
 
 
 def lazy_parts(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts of which a step works on some rows only."""
+    """The parts of which a step updates only some rows."""
     return {name: part for name, part in parts.items() if part.touched}
 
 
 @dataclasses.dataclass(frozen=True)
 class MissedSteps:
-    """The steps that rows of a part missed, in closed form.
+    """The steps that rows missed since their last update, in closed form.
 
     Attributes:
         config: of Adam.
@@ -73,12 +74,12 @@ class MissedSteps:
 
     @property
     def terms(self) -> int:
-        """Terms of the sum that count."""
+        """The number of terms of the sum that matter."""
         config = self.config
         return math.ceil(math.log(_NOTHING_LEFT) / math.log(config.b1 / math.sqrt(config.b2)))
 
     def nodes(self, since_V: jax.Array, now: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-        """The two (W, E), float32 [V] each.
+        """The two nodes (W, E), float32 [V] each.
 
         Args:
             since_V: int32, t, the steps that a row is up to date with.
@@ -93,7 +94,7 @@ class MissedSteps:
         w_VJ = jnp.where(step_VJ <= now, w_VJ, 0.0)
         sum_V = w_VJ.sum(axis=1)
         share_VJ = w_VJ / jnp.where(sum_V > 0, sum_V, 1.0)[:, None]
-        # In units of eps, so that no power of it is too small for float32.
+        # In units of eps, so that its powers fit into float32.
         e_VJ = jnp.sqrt(second) / math.sqrt(config.b2) ** j
         mean_V = (share_VJ * e_VJ).sum(axis=1)
         off_VJ = e_VJ - mean_V[:, None]
@@ -109,7 +110,7 @@ class MissedSteps:
         ]
 
     def catch_up(self, state: TrainState, since_V: jax.Array, now: jax.Array) -> TrainState:
-        """The state with the part's rows and their moments as after `now` steps.
+        """The state with the part's rows and moments brought up to step `now`.
 
         Args:
             state: whose arrays of the part are [V, ...].
@@ -129,7 +130,7 @@ class MissedSteps:
             if decay is not None:
                 return leaf * decay ** (now - since_V).astype(jnp.float32).reshape(rows)
             mean, square = (moments[name, _inside(self.name, path)] for name in ("mu", "nu"))
-            # A row that never had a gradient has no moments and stays: 0 / tiny.
+            # A row that never had a gradient has zero moments and stays: 0 / tiny.
             moved = sum(
                 w_V.reshape(rows)
                 * mean
@@ -142,21 +143,21 @@ class MissedSteps:
 
 
 def _moment(path: tuple[Any, ...]) -> str:
-    """mu or nu; empty for what is no moment of Adam."""
+    """mu or nu; empty if it is not a moment of Adam."""
     names = (getattr(key, "name", "") for key in path)
     return next((name for name in names if name in ("mu", "nu")), "")
 
 
 def _inside(part: str, path: tuple[Any, ...]) -> str:
-    """Which array of the part a path leads to."""
+    """The array of the part that a path leads to."""
     names = [place for place, key in enumerate(path) if getattr(key, "key", None) == part]
-    # In the optimizer's state its label comes first.
+    # In the optimizer's state the label comes first.
     return jax.tree_util.keystr(path[names[0 if path[0].name == "params" else 1] :])
 
 
 @dataclasses.dataclass(frozen=True)
 class LazyRows:
-    """How a step works on the rows that it uses.
+    """How a step updates only the rows that it uses.
 
     Attributes:
         parts: of `lazy_parts`.
@@ -171,13 +172,14 @@ class LazyRows:
     packed: tuple[str, ...]
 
     def missed(self, name: str) -> MissedSteps:
-        """The missed steps of a part that catches up."""
+        """The missed steps of a part with mode "catch up"."""
         return MissedSteps(self.config, name, self.parts[name])
 
     def gather_rows(
         self, state: TrainState, batch: Mapping[str, jax.Array]
     ) -> tuple[TrainState, dict[str, jax.Array], dict[str, jax.Array]]:
-        """What a step needs of the state: of each part V = min(R, numbers) rows, up to date.
+        """The part of the state that a step needs: V = min(R, numbers) up-to-date rows of each
+        part.
 
         Returns:
             (state, batch, gathered): the state with V rows in place of R; the batch, in which rows
@@ -191,7 +193,7 @@ class LazyRows:
             numbers = constrain(self.mesh, whole[part.touched], EVERYWHERE)
             used = jnp.where(numbers < 0, number, numbers)
             size = min(number, numbers.size)
-            # One more, for those without, which are the largest and so the last.
+            # One more, for items without a row, which have the largest number and so come last.
             rows_V = jnp.unique(used.reshape(-1), size=size + 1, fill_value=number)[:size]
             since = state.row_steps.get(name)
             others = {key: steps for key, steps in state.row_steps.items() if key != name}
@@ -207,7 +209,7 @@ class LazyRows:
         return state, batch, gathered
 
     def _take(self, name: str, state: TrainState, rows_V: jax.Array) -> TrainState:
-        """The state with some rows of a part, spread over the devices as the part is."""
+        """The state with only some rows of a part, sharded like the part."""
         spread = self.parts[name].spread
 
         def take(path: tuple[Any, ...], leaf: Any) -> Any:
@@ -225,7 +227,9 @@ class LazyRows:
     def scatter_rows(
         self, whole: TrainState, after: TrainState, gathered: Mapping[str, jax.Array]
     ) -> TrainState:
-        """The state after the step: all of `after`, its rows among the others of `whole`."""
+        """The state after the step: all of `after`, with its rows put back among those of
+        `whole`.
+        """
         state, steps = dataclasses.replace(after, row_steps={}), dict(whole.row_steps)
         old_state = dataclasses.replace(whole, row_steps={})
         for name, rows_V in gathered.items():
@@ -243,7 +247,7 @@ class LazyRows:
         return dataclasses.replace(state, row_steps=steps)
 
     def settled(self, state: TrainState) -> TrainState:
-        """The whole state with no missed step left: what a finished run keeps.
+        """The full state with all missed steps applied, which a finished run saves.
 
         A checkpoint of before holds each row as it was when it was last used; to catch up there
         would make a run that goes on from it differ, in rounding, from one that was never stopped.

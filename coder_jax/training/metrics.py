@@ -24,7 +24,7 @@ from data_pipeline.files.whole import write_json, written_whole
 from data_pipeline.process import BadInput, Stopped, is_quiet, progress_bar
 
 # -------------------------------------------------------------------------------------------------
-# Scalars in, TensorBoard's event files out.
+# A writer of TensorBoard event files.
 #
 # Written by the thread that calls, so that a process can be killed at any time and a full disk is
 # this process's own affair: tensorboardX's own writer has a thread, a queue and a hook at exit,
@@ -34,7 +34,7 @@ _SECONDS_BETWEEN_FLUSHES = 60.0
 
 
 class _Board:
-    """The curves of a run that goes on from a step.
+    """A writer of the curves of a run, which may resume at a step.
 
     Args:
         folder: made if it is not there.
@@ -42,7 +42,7 @@ class _Board:
     """
 
     def __init__(self, folder: Path, first_step: int):
-        # tensorboardX imports torch where it is installed: two seconds of every start, for nothing.
+        # tensorboardX imports torch if installed, which would cost two seconds at every start.
         absent = sys.modules.setdefault("torch", None) is None  # type: ignore[arg-type]
         try:
             from tensorboardX.proto import event_pb2, summary_pb2
@@ -73,12 +73,12 @@ class _Board:
             self.flushed = time.monotonic()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write remaining events and close the file."""
         self.records.close()
 
 
 # -------------------------------------------------------------------------------------------------
-# The curves of a run on Weights & Biases or MLflow, beside metrics.jsonl: `train --track`.
+# The curves of a run on Weights & Biases or MLflow (`train --track`).
 #
 # OUT/tracking.json   the id that the run has there: a run that goes on goes on there, too
 #
@@ -87,12 +87,12 @@ class _Board:
 
 _FILE = "tracking.json"
 _PROJECT = "coder_jax"
-# MLflow takes no other characters in names of metrics.
+# MLflow allows no other characters in metric names.
 _NOT_OF_MLFLOW = re.compile(r"[^\w\-. :/]")
 
 
 class Tracker:
-    """Nothing is tracked.
+    """The tracker that does nothing; subclasses track.
 
     Attributes:
         id: of the run where it is tracked.
@@ -104,18 +104,18 @@ class Tracker:
         self.failed = False
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Send the values of a step; a service that cannot be reached never ends a training."""
+        """Send the values of a step; an unreachable service never ends a training."""
         with self.said_once():
             self.send(step, values)
 
     def close(self, error: BaseException | None) -> None:
-        """Say how the run ended: well, or with an error."""
+        """Report how the run ended: successfully, or with an error."""
         with self.said_once():
             self.end(error)
 
     @contextmanager
     def said_once(self) -> Iterator[None]:
-        """Within, an error is a line on stderr."""
+        """In the block, an error becomes a line on stderr, printed once."""
         try:
             yield
         except Exception as error:  # whatever a client of a service raises
@@ -131,7 +131,7 @@ class Tracker:
         """Send the values of a step."""
 
     def end(self, error: BaseException | None) -> None:
-        """End the run there."""
+        """End the run at the service."""
 
 
 class _Wandb(Tracker):
@@ -146,7 +146,8 @@ class _Wandb(Tracker):
         self.run = wandb.init(
             project=project, id=run_id, resume="allow", name=name, config=dict(config)
         )
-        # Steps of its own never go back, as those of a run do that goes on from a checkpoint.
+        # The service's own step counter cannot go back, as a run does that resumes from a
+        # checkpoint.
         self.run.define_metric("step")
         self.run.define_metric("*", step_metric="step")
         self.id = self.run.id
@@ -189,7 +190,7 @@ _KINDS: dict[str, type[_Wandb] | type[_Mlflow]] = {"wandb": _Wandb, "mlflow": _M
 
 
 def check_installed(kind: str) -> None:
-    """BadInput if the package of a service is missing where it is needed: on the first host.
+    """Raise BadInput on the first host if the package of a service is missing.
 
     Args:
         kind: one of KINDS, or "none".
@@ -199,7 +200,7 @@ def check_installed(kind: str) -> None:
 
 
 def _not_installed(kind: str, package: str | None) -> BadInput:
-    """The error that says so."""
+    """The error for a missing package."""
     return BadInput(
         f"--track {kind}: the package {package} is not installed for {sys.executable}; "
         f"`{sys.executable} -m pip install {kind}`, or train without --track"
@@ -208,7 +209,7 @@ def _not_installed(kind: str, package: str | None) -> BadInput:
 
 @contextmanager
 def tracking(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Iterator[Tracker]:
-    """Tells a service of the run, from the first host alone, until the context ends.
+    """Reports the run to a service, from the first host, until the context ends.
 
     Args:
         kind: one of KINDS, or "none".
@@ -231,7 +232,7 @@ def tracking(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> I
 
 
 def _start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]) -> Tracker:
-    """The run where it is tracked: that of OUT/tracking.json, or a new one.
+    """The run at the service: the one in OUT/tracking.json, or a new one.
 
     One that is there already and cannot be reached is a line on stderr: a run that was preempted
     goes on while the service is away.
@@ -264,7 +265,7 @@ def _start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]
 
 
 def _flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested values, each by the names that lead to it."""
+    """Nested values, flattened under joined names."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, between, f"{prefix}{name}{between}")
@@ -276,7 +277,7 @@ def _flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator
 # The metrics of a run: metrics.jsonl, TensorBoard and the progress bar.
 
 _WITHOUT = "delete the line, or move the file away: a run goes on without it"
-# A share of waiting from which on the data, not the devices, sets the pace; said at most so often.
+# From this share of waiting on, the data is the bottleneck; and the interval of warnings.
 _WAITS = 0.5
 _SECONDS_BETWEEN_WARNINGS = 600.0
 
@@ -291,7 +292,7 @@ class _MetricsLine(TypedDict):
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl in order of step; of two of one step the later counts.
+    """The lines of a metrics.jsonl in order of step; the later of two lines of a step counts.
 
     A last line that was cut off by a kill is left out.
 
@@ -319,7 +320,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
 
 
 def _keep_lines_until(path: Path, step: int) -> float:
-    """Drop the lines after `step`: a run that goes on from there writes them again.
+    """Drop the lines after `step`, which a resumed run writes again.
 
     Returns the seconds that the run had taken by then.
     """
@@ -382,13 +383,15 @@ class MetricsLog:
         self._warn_of_waiting(values.get("data_wait"))
 
     def scores(self, step: int) -> dict[str, dict[str, float]]:
-        """The scores of a step that are there already; none but on the first host."""
+        """The logged scores of a step, if any; only on the first host."""
         lines = read_metrics(self.lines.name) if self.first else []
         found = [line["eval"] for line in lines if line["step"] == step and "eval" in line]
         return found[-1] if found else {}
 
     def _warn_of_waiting(self, share: float | None) -> None:
-        """Say that the data is slow, from the second line in a row on: pipelines start slowly."""
+        """Warn that the data is slow, from the second slow line in a row on (pipelines start
+        slowly).
+        """
         if share is None:
             return
         before, self.waiting = self.waiting, share > _WAITS
@@ -402,11 +405,11 @@ class MetricsLog:
 
     @property
     def seconds(self) -> float:
-        """What the run has taken so far, with the processes before this one, without start-up."""
+        """The run's time so far, earlier processes included, start-up excluded."""
         return self.seconds_before + time.monotonic() - self.began
 
     def show(self, step: int, values: Mapping[str, float] | None = None) -> None:
-        """Move the progress bar to a step, perhaps with a few other values beside it."""
+        """Move the progress bar to a step and show some other values."""
         if not self.first:
             return
         if self.bar.n == self.first_step:

@@ -1,4 +1,4 @@
-"""Refreshes: indexes that a run makes of its own parameters, on which the batches after it depend.
+"""Refreshes: indexes computed from a run's own parameters, on which later batches depend.
 
 OUT/index/N/  what `System.refresh` wrote after N steps; whole or not there
 
@@ -27,7 +27,7 @@ _KEPT = 2  # indexes that stay: the newest, and the one before in case a checkpo
 
 @dataclasses.dataclass
 class Refresh:
-    """The refreshes of a run; for a system without any, nothing is ever due.
+    """The refreshes of a run; for a system without an index none is ever due.
 
     Attributes:
         system: what makes an index.
@@ -46,24 +46,24 @@ class Refresh:
     )
 
     def computed_after(self, step: int) -> dict[str, Any]:
-        """What was computed after a step, to be added to; that of other steps is forgotten."""
+        """Results computed after this step, to be extended; those of other steps are dropped."""
         if self.computed[0] != step:
             self.computed = step, {}
         return self.computed[1]
 
     def due(self, step: int) -> bool:
-        """Whether an index is made after so many steps."""
+        """Whether an index is due after this many steps."""
         return bool(self.system.refresh_steps) and step % self.system.refresh_steps == 0
 
     def until(self, step: int, steps: int) -> int:
-        """The last step whose batches depend on the index that is there after `step` steps."""
+        """The last step whose batches use the index that is valid after `step` steps."""
         every = self.system.refresh_steps
         return min(step - step % every + every, steps) if every else steps
 
     def at(
         self, step: int, state: TrainState, source: BatchSource, recorded: IndexOfRun | None
     ) -> tuple[BatchSource, IndexOfRun | None]:
-        """The batches after `step` steps: with the index that is due then, or the last one.
+        """The batches after `step` steps, with the index due then or the latest one.
 
         Args:
             step: steps that were taken.
@@ -98,14 +98,14 @@ class Refresh:
         return source.with_index(folder), found
 
     def _make(self, step: int, state: TrainState, source: BatchSource) -> Path:
-        """Write the index of a step; with what a stopped run left of it the system may go on.
+        """Write the index of a step; the system may continue what a stopped run left.
 
         So it may with a whole one, of a run that was killed before it had a checkpoint after it.
         """
         folder = self.files.folder / INDEX / str(step)
         partial = folder.with_name(f".{step}.partial")
         if is_first():
-            # Later ones are of steps that the run takes again.
+            # Later ones belong to steps that the run will repeat.
             for number in self._made():
                 if number > step:
                     shutil.rmtree(folder.with_name(str(number)))
@@ -142,7 +142,9 @@ class Refresh:
 
 
 def _hash_folder(folder: Path) -> str:
-    """SHA-256 of the names and contents of all files in a folder; of nothing if it is not there."""
+    """SHA-256 of the names and contents of all files in a folder; of nothing if it does not
+    exist.
+    """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(str(path.relative_to(folder)).encode() + b"\0")

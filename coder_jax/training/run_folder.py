@@ -1,4 +1,4 @@
-"""The folder of a training run: its identity, small files and lock, and how it is made longer."""
+"""The folder of a training run: its identity, small files and lock, and how a run is extended."""
 
 import atexit
 import contextlib
@@ -46,19 +46,19 @@ from data_pipeline.files.whole import (
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# One training process per run folder: a lock that ends with its process, however it ends.
+# The lock of a run folder, which admits one training process and ends with it.
 
 T = TypeVar("T")
 
 _LOCK = "lock"
 
-# A network file system lets go of the lock of a machine that died once its lease is over.
+# A network file system releases the lock of a dead machine once its lease is over.
 _LEASE_SECONDS = 120
 _RETRY_SECONDS = 2
 
 
 def lock_run(out: Path) -> IO[str] | None:
-    """Take OUT/lock until the file that comes back is closed or the process ends, even by kill -9.
+    """Lock OUT/lock until the returned file is closed or the process ends, even by kill -9.
 
     None where the file system has no locks; this is said.
 
@@ -73,7 +73,7 @@ def lock_run(out: Path) -> IO[str] | None:
             raise
         print(f"{out} cannot be locked ({error.strerror}): start no second run on it")
         return None
-    # A full disk must not keep a run from going on: the name is only for the message below.
+    # A full disk must not stop a run from resuming: the name is only for the message below.
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
@@ -81,7 +81,7 @@ def lock_run(out: Path) -> IO[str] | None:
 
 
 def _wait_for_lock(out: Path) -> IO[str]:
-    """OUT/lock, locked at once or, if a process of another machine seems to hold it, in a while."""
+    """OUT/lock, locked at once or, if another machine seems to hold it, after a while."""
     end = None
     while (file := lock_file(out / _LOCK)) is None:
         owner = (out / _LOCK).read_text(encoding="utf-8").strip() or "another process"
@@ -102,7 +102,7 @@ def _wait_for_lock(out: Path) -> IO[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The small files of a run: where OUT is in a bucket, a copy on this machine that is published.
+# The small files of a run; if OUT is in a bucket, a local copy that is published.
 #
 # run.json, metrics.jsonl, tensorboard/, index/ (of refreshes) and what the run keeps of its data
 # are written here, by the first host, and copied to OUT at each checkpoint and at the end.
@@ -114,7 +114,7 @@ _NOT_PUBLISHED = ("checkpoints/", _LOCK)
 
 
 class RunFiles:
-    """The small files of the run that this process trains; a context, at whose end all is there.
+    """The small files of the run that this process trains; all are published when the context ends.
 
     Args:
         out: the run folder, here or in a bucket.
@@ -135,17 +135,17 @@ class RunFiles:
         self.folder = Path(out)
         if self.url:
             self.folder = _fetch_small_files(self.url, kept)
-            # What was fetched is there.
+            # What was fetched is already published.
             self.published = {name: _state_of(file) for name, file in self._to_publish().items()}
 
     def fetch(self) -> None:
-        """See what the first host has published."""
+        """Fetch what the first host has published."""
         if self.url and not is_first():
             shutil.rmtree(self.folder / INDEX, ignore_errors=True)
             _fetch_into(self.folder, self.url)
 
     def publish(self) -> None:
-        """Copy what is new to the bucket; a folder that was not the run's yet becomes it last.
+        """Copy new files to the bucket; run.json is the last file of a new run.
 
         Raises:
             BadInput: if the bucket cannot be written to.
@@ -166,7 +166,7 @@ class RunFiles:
                 del self.published[name]
 
     def _to_publish(self) -> dict[str, Path]:
-        """By name, what goes to the bucket."""
+        """The files to publish, by name."""
         files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
         found = {str(file.relative_to(self.folder)): file for file in files}
         return {name: file for name, file in found.items() if _is_published(name)}
@@ -186,19 +186,19 @@ class RunFiles:
 
 
 def _state_of(file: Path) -> tuple[int, int]:
-    """What changes when a file does: its size and the time of its last change."""
+    """What changes with a file: its size and modification time."""
     stat = file.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 def _is_published(name: str) -> bool:
-    """Whether a file of the run's folder goes to the bucket: not what is half written."""
+    """Whether a file of the run's folder is published: not while it is half written."""
     half = name.endswith(".unfinished") or any(part.startswith(".") for part in Path(name).parts)
     return not half and not name.startswith(_NOT_PUBLISHED)
 
 
 def small_files(out: str | Path) -> Path:
-    """The folder of the small files of a run that is there, to read them.
+    """A folder with the small files of an existing run, for reading.
 
     Raises:
         BadInput: if the bucket cannot be read, or there is no run.
@@ -220,7 +220,7 @@ def _is_run(path: str | Path) -> bool:
 
 
 def _fetch_small_files(url: str, kept: Sequence[str] = ("tokenizer",)) -> Path:
-    """A new folder with a run's small files, or empty if there is none; gone when Python ends.
+    """A temporary folder with a run's small files, empty if there is none.
 
     Raises:
         BadInput: if the bucket cannot be read, or there is something else at the address.
@@ -253,7 +253,7 @@ def _fetch_into(folder: Path, url: str, kept: Sequence[str] = ("tokenizer",)) ->
 
 
 def _names_in(files: Any, root: str) -> set[str]:
-    """The names of files and folders in a folder of a bucket; none if there is no such folder.
+    """The names of files and folders in a bucket's folder; none if it does not exist.
 
     Raises:
         FileNotFoundError: if there is no such bucket.
@@ -267,13 +267,13 @@ def _names_in(files: Any, root: str) -> set[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The folder of a training run: what the run is, and whose it is.
+# The folder of a training run.
 #
 # OUT/run.json        what the run is: configuration, data, start; refused if it differs
 # OUT/tokenizer/ ...  what the run keeps of its data
-# OUT/checkpoints/    checkpoint.py
+# OUT/checkpoints/    checkpoints.py
 # OUT/metrics.jsonl   metrics.py
-# OUT/lock            held by the process that trains (lock.py)
+# OUT/lock            held by the process that trains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,14 +361,14 @@ class Run:
 RunJson = dict[str, Any]
 """run.json as it stands, of any version: compared, saved and hashed with all that it has."""
 
-# What a claim that was cut off leaves, beside what the run keeps of its data.
+# What an interrupted claim leaves, besides what the run keeps of its data.
 _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 
 
 def identity(
     config: Mapping[str, Any], data: Mapping[str, Any], start: StartOfRun | RunJson
 ) -> RunJson:
-    """What must be the same when a run goes on: all but where and how it is carried out.
+    """What must not change when a run resumes: all but where and how it is carried out.
 
     Args:
         config: of the run, as JSON; its `run` does not count.
@@ -383,7 +383,7 @@ def identity(
 
 
 def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[str]) -> None:
-    """Make `out` the folder of this run, or see that it already is.
+    """Make `out` the folder of this run, or check that it already is.
 
     Args:
         out: the folder.
@@ -448,7 +448,7 @@ def typed_run(found: RunJson, content: type[T], source: str) -> T:
 
 
 def read_identity_if_any(out: Path, system: str, content: Any) -> RunJson | None:
-    """What the folder's run.json says, if there is one.
+    """The content of the folder's run.json, if it has one.
 
     Args:
         out: the folder of the run.
@@ -467,7 +467,7 @@ def read_identity_if_any(out: Path, system: str, content: Any) -> RunJson | None
 
 
 def system_name(path: str | Path) -> str | None:
-    """The name of the system of a run; None for what is no run."""
+    """The name of a run's system; None if it is not a run."""
     if not _is_run(path):
         return None
     return typed_run(read_run_identity(small_files(path)), Run, str(path)).config.system.name
@@ -486,7 +486,7 @@ def check_identity(saved: RunJson, current: RunJson, where: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# A run that is made longer: `train --steps MORE --extend`.
+# Extending a run: `train --steps MORE --extend`.
 #
 # run.json then has the new number of steps and, under "extended", each change: the step at which it
 # was made, and the numbers before and after. Checkpoints from before keep what run.json was then. A
@@ -536,13 +536,13 @@ def going_on(saved: RunJson, current: RunJson, where: str, *, step: int, extend:
 
 
 def as_saved(this_run: RunJson, step: int) -> RunJson:
-    """What a run was when it saved its newest checkpoint, of `step`; 0 without one."""
+    """The run as it was when its newest checkpoint, of `step`, was saved; 0 without one."""
     changes = this_run.get(_CHANGES, [])
     return before_change(this_run, sum(change["step"] < step for change in changes))
 
 
 def as_it_was(this_run: RunJson, saved: RunJson) -> RunJson:
-    """What a run was when a checkpoint was written, before it was made longer.
+    """The run as it was when a checkpoint was written, before it was extended.
 
     Args:
         this_run: what it is now.
@@ -552,7 +552,7 @@ def as_it_was(this_run: RunJson, saved: RunJson) -> RunJson:
 
 
 def before_change(this_run: RunJson, number: int) -> RunJson:
-    """What a run was after so many of its changes, before the next one."""
+    """The run after this many of its extensions."""
     changes = this_run.get(_CHANGES, [])
     if number >= len(changes):
         return this_run

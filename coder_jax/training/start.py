@@ -1,4 +1,4 @@
-"""What a new run begins with: files of its system's own, or what another run has learnt."""
+"""The start of a new run: a system's own initial files, or the parameters of another run."""
 
 import dataclasses
 import hashlib
@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A run that is there, and what it has learnt.
+    """An existing run and its trained parameters.
 
     Attributes:
         identity: of its run.json.
@@ -44,7 +44,7 @@ class OtherRun:
 
     @property
     def saved(self) -> SavedRun:
-        """What `System.init_from_run` is given of it."""
+        """The arguments of `System.init_from_run`."""
         return SavedRun(
             step=self.step,
             params=self.params,
@@ -55,7 +55,9 @@ class OtherRun:
 
     @property
     def provenance(self) -> CarriedFrom:
-        """What run.json says of it: the step, and a hash of what the run is, however long."""
+        """The entry in run.json: the step, and a hash of the run that does not depend on its
+        length.
+        """
         began = json.dumps(before_change(self.identity, 0), sort_keys=True)
         return CarriedFrom(step=self.step, run=hashlib.sha256(began.encode()).hexdigest())
 
@@ -63,7 +65,7 @@ class OtherRun:
 def read_other_run(
     flag: str, out: str, *, best: bool, provenance: CarriedFrom | UnsetType
 ) -> OtherRun:
-    """A run to begin with: all hosts take the checkpoint that the first one chooses.
+    """Opens a run to start from; all hosts use the checkpoint that the first one chooses.
 
     Args:
         flag: that named it, for messages.
@@ -100,7 +102,7 @@ def read_other_run(
 def load_start(
     config: Config, source: BatchSource, recorded_start: StartOfRun | None = None
 ) -> tuple[StartOfRun, Params]:
-    """What a new run begins with: of `System.load_initial`, or the parameters of the run `--from`.
+    """The start of a new run: `System.load_initial`, or the parameters of the run in `--from`.
 
     Args:
         config: the run.

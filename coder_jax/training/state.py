@@ -1,4 +1,4 @@
-"""The state of a run, all that a step changes, and the optimizer that changes it."""
+"""The state of a run, and the optimizer that changes it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from coder_jax.training.system import OptimizerConfig, Params, Part, System
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The optimizer: Adam for each part at its own rate, warm-up, decay, clipped global norm.
+# The optimizer: Adam with a learning rate for each part, warm-up, decay, clipped global norm.
 
 
 def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Schedule:
@@ -36,7 +36,7 @@ def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Sc
 
 
 def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:
-    """Step -> learning rate of a part that is trained."""
+    """Step -> learning rate of a trained part."""
     schedule, multiple = learning_rate(config, warms_up=part.warms_up), part.rate
     assert multiple is not None
     if multiple == 1.0:
@@ -45,7 +45,7 @@ def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:
 
 
 def _decayed(params: Any, undecayed: tuple[str, ...]) -> Any:
-    """True for each array of a part that weight decay applies to.
+    """True for each array of a part to which weight decay applies.
 
     Biases and layer norms have one dimension and do not decay; nor does what `undecayed` names.
     """
@@ -60,7 +60,7 @@ def _decayed(params: Any, undecayed: tuple[str, ...]) -> Any:
 def make_optimizer(
     config: OptimizerConfig, parts: Mapping[str, Part]
 ) -> optax.GradientTransformation:
-    """The optimizer of the parts that are trained: {part: arrays} without those held fixed."""
+    """The optimizer of the trained parts: {part: arrays}, without fixed ones."""
     moments = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
     optimizers: dict[Any, optax.GradientTransformation] = {}
     for name, part in parts.items():
@@ -94,7 +94,7 @@ def trained(params: Params, parts: Mapping[str, Part]) -> Params:
 
 
 # -------------------------------------------------------------------------------------------------
-# The state of a run: all that a step changes, made anew or as shapes for a restore.
+# The state of a run, initialized or as shapes for a restore.
 
 
 @jax.tree_util.register_dataclass
@@ -113,12 +113,12 @@ class TrainState:
 
     @property
     def rest(self) -> dict[str, Any]:
-        """All but step and parameters: what a checkpoint keeps beside these."""
+        """All but step and parameters, as a checkpoint stores it."""
         return {"extra": self.extra, "opt_state": self.opt_state, "row_steps": self.row_steps}
 
     @classmethod
     def restored(cls, like: "TrainState", step: int, params: Params, rest: Any) -> "TrainState":
-        """The state from what a checkpoint keeps; `like` has the place of `step`."""
+        """The state from what a checkpoint stores; `like` has the place of `step`."""
         return cls(jax.device_put(np.int32(step), like.step.sharding), params, **rest)
 
 
@@ -149,7 +149,7 @@ def check_parts(parts: Mapping[str, Part], params: Params) -> dict[str, Part]:
 
 
 def is_of_part(part: str, path: tuple[Any, ...], leaf: Any) -> bool:
-    """Whether the leaf of a `TrainState` at this path is an array of a part, or a moment of one."""
+    """Whether a leaf of a `TrainState` is an array of a part, or a moment of one."""
     if leaf.ndim == 0 or getattr(path[0], "name", "") not in ("params", "opt_state"):
         return False
     # The first key is the part's name, or in the optimizer's state its label.
@@ -165,7 +165,7 @@ def abstract_state(
     *,
     spread_largest: bool,
 ) -> TrainState:
-    """The state as shapes with their place on the devices: what is filled, anew or by a restore.
+    """The state as shapes with shardings, to be filled by initialization or a restore.
 
     Args:
         system, recorded_start: whose `shapes` it has.
@@ -228,7 +228,7 @@ def new_state(
 
 
 def _place_read(read: Any, like: Any) -> Any:
-    """Arrays that were read, laid out as the shapes of `like`.
+    """Arrays read from files, placed like the shapes of `like`.
 
     Arrays are found by their names, whatever order they come in.
 
@@ -256,7 +256,7 @@ def _place_read(read: Any, like: Any) -> Any:
 
 
 def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
-    """The parameters by part, for people: how many, how large, how trained, where they lie."""
+    """A summary of the parameters by part: number, size, training, placement."""
     devices = like.step.sharding.mesh.size
     lines = []
     for name, part in parts.items():
@@ -274,7 +274,7 @@ def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
 
 
 def _bytes_per_device(tree: Any) -> int:
-    """Bytes of shapes with shardings that one device holds."""
+    """Bytes per device of shapes with shardings."""
     return sum(
         int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(tree)

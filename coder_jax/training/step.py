@@ -42,7 +42,7 @@ def _make_train_step(
     lazy: LazyRows,
     where: TrainState,
 ) -> jax.stages.Wrapped:
-    """The jitted step; it takes the state's memory over (donation), so keep no reference to it.
+    """The jitted step; it donates the state's memory, so keep no reference to the old state.
 
     Args:
         loss: of `System.loss`.
@@ -92,7 +92,9 @@ def _make_train_step(
 def _mean_over_passes(
     one_pass: Callable[..., Any], batch: dict[str, jax.Array], passes: int
 ) -> Any:
-    """The mean of what `one_pass` returns, one pass after the other, in the memory of one."""
+    """The mean of the results of `one_pass` over the passes, computed one by one in the memory of
+    one.
+    """
     part = jax.tree.map(lambda array: array[0], batch)
     zeros = jax.tree.map(
         lambda shape: jnp.zeros(shape.shape, shape.dtype),
@@ -108,7 +110,7 @@ def _mean_over_passes(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """The step of a run with what belongs to it; compiled when its shapes are known.
+    """The step function of a run and its arguments, compiled when shapes are known.
 
     Attributes:
         mesh: the devices.
@@ -132,11 +134,11 @@ class Step:
     compiled: dict[int, jax.stages.Compiled] = dataclasses.field(default_factory=dict)
 
     def one_host(self, tree: Any) -> Any:
-        """Arrays of all devices as whole arrays on one device of this host; all hosts call it."""
+        """Sharded arrays as full arrays on one device of this host; all hosts call it."""
         return local_copy(self.mesh, tree)
 
     def compile(self, source: BatchSource, rows: int) -> str:
-        """Compile the step for blocks of so many rows.
+        """Compile the step for blocks with this many rows.
 
         Returns:
             what the program needs of each device's memory, in words.
@@ -160,7 +162,7 @@ class Step:
     def __call__(
         self, state: TrainState, batch: dict[str, jax.Array], rows: int
     ) -> tuple[TrainState, Metrics]:
-        """Take a step with a batch whose blocks have so many rows; `state` is given up.
+        """Take a step with a batch of that many rows in a block; `state` is donated.
 
         Raises:
             XlaRuntimeError: if an array would have to come from this host's memory: what a step

@@ -1,4 +1,6 @@
-"""The protocol by which a paper plugs into training, and the configuration of a run."""
+"""The protocol through which a paper's system plugs into training, and the configuration of a
+run.
+"""
 
 import abc
 import dataclasses
@@ -20,17 +22,17 @@ from typing import (
 import jax
 import msgspec
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 from msgspec import UNSET, UnsetType
 
 from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
 from data_pipeline.files.identity import GONE, typed
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# The protocol by which a paper plugs into training: all that the training loop knows of one.
+# The protocol of a system: all that the training loop knows of a paper.
 #
 # A `System` is a frozen dataclass of hyperparameters. It says what a batch is made of, which parts
 # its parameters have and how each is trained, and what the loss is. `train.py` does the rest:
@@ -50,7 +52,7 @@ Batch = Mapping[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """How one top-level part of the parameters is trained, and where it lies."""
+    """A top-level part of the parameters: its training and its placement."""
 
     rate: float | None = 1.0
     """Its learning rate as a multiple of the run's; None: held fixed, no gradient, no moments."""
@@ -72,7 +74,7 @@ class Part:
     for when they are used again. "stay": nothing, as in PyTorch's SparseAdam."""
 
     def validate(self, name: str) -> None:
-        """Raise ValueError where the values contradict each other."""
+        """Raise ValueError for contradictory values."""
         if self.touched and (self.decay or self.rate is None):
             raise ValueError(
                 f"part {name}: rows that are updated alone neither decay nor are fixed"
@@ -80,7 +82,9 @@ class Part:
 
 
 class StepKey(NamedTuple):
-    """Where in the run a loss is computed: with the seed, all that randomness may depend on."""
+    """The place in the run at which a loss is computed; with the seed it determines all
+    randomness.
+    """
 
     step: jax.Array
     """int32 scalar, the steps that were taken before this one."""
@@ -113,13 +117,13 @@ class View:
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
 
 
-# What a run is scored by: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
+# The scores of a run: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
 Scorer = Callable[[View], dict[str, dict[str, float]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """A run as its folder tells it, for `System.export`."""
+    """A run as read from its folder, for `System.export`."""
 
     step: int
     params: Params
@@ -142,7 +146,7 @@ class SavedRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What a run has learnt, for those who look at it: reports, demos."""
+    """The result of a run, for reports and demos."""
 
     encoder: Any
     """A `TermEncoder`, or what encodes as it does."""
@@ -153,7 +157,9 @@ class Trained:
 
 
 class System(abc.ABC):
-    """One paper: subclasses are frozen dataclasses, and a recipe is a value of one."""
+    """The protocol of a paper's system: subclasses are frozen dataclasses, recipes are their
+    instances.
+    """
 
     name: ClassVar[str]
     """By which run.json tells the class; one of the names in `systems/recipes.py`."""
@@ -176,29 +182,32 @@ class System(abc.ABC):
     @property
     @abc.abstractmethod
     def groups(self) -> int:
-        """The parts of a step that may lie on different devices, or follow one another in passes
-        unless `whole`; the loss of a step is the mean over them."""
+        """The parts of a step that may be on different devices or, unless `whole`, in different
+        passes; the loss of a step is their mean.
+        """
 
     @property
     @abc.abstractmethod
     def terms(self) -> int:
-        """The terms of a step, in which its speed is told."""
+        """The number of terms of a step, by which speed is measured."""
 
     @property
     def arithmetic(self) -> str:
-        """The numbers that it computes with, for people, once it is `resolved`."""
+        """The dtype of its computations, in words, once `resolved`."""
         return "float32"
 
     @abc.abstractmethod
     def validate(self, optimizer: "OptimizerConfig") -> None:
-        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+        """Raise BadInput, with the numbers and the remedy, for impossible values."""
 
     def resolved(self) -> Self:
-        """The system with nothing left to the machine: a run never changes its arithmetic."""
+        """The system with all machine-dependent settings fixed: a run never changes its
+        arithmetic.
+        """
         return self
 
     def resolved_for(self, source: BatchSource) -> Self:
-        """The system with nothing left to the data, such as the steps of an epoch."""
+        """The system with all data-dependent settings fixed, such as the steps of an epoch."""
         return self
 
     @abc.abstractmethod
@@ -216,13 +225,13 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def parts(self) -> dict[str, Part]:
-        """The parts that the parameters may have; those of a run are in `shapes`."""
+        """The parts that parameters may have; those of a run are in `shapes`."""
 
     @abc.abstractmethod
     def load_initial(
         self, source: BatchSource, recorded_start: Any = None
     ) -> tuple[StartOfRun, Params]:
-        """What a new run begins with.
+        """The initial parameters of a new run that come from files.
 
         Args:
             recorded_start: of run.json, if the run began already: the same files are read again.
@@ -238,7 +247,8 @@ class System(abc.ABC):
     def precompute(
         self, source: BatchSource, recorded_start: Any, initial: Params, folder: Path
     ) -> Params:
-        """What else a new run begins with that takes long to make, or files that belong to it.
+        """Further initial data of a new run that takes long to compute, or files that belong to the
+        run.
 
         Called on all hosts after `load_initial`, until the run has a checkpoint: what a run that
         was stopped meanwhile has in `folder` is used again, and equal arguments give equal
@@ -257,7 +267,7 @@ class System(abc.ABC):
         return {}
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfRun, Params]:
-        """As `load_initial`, for a run that begins with another run's parameters.
+        """`load_initial` for a run that starts from another run's parameters.
 
         Args:
             run: the other run; its `extra` only where this system asks for it (`init_needs_extra`).
@@ -269,22 +279,24 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
-        """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds what is neither parameter nor
-        moment, such as running statistics, and is {} where there is none."""
+        """(params, extra) as `jax.ShapeDtypeStruct`s; `extra` holds state that is neither parameter
+        nor moment, such as running statistics, and is {} if there is none.
+        """
 
     @abc.abstractmethod
     def init_params(self, params: Params, extra: Tree) -> tuple[Params, Tree]:
-        """For traced code: the parts that `load_initial` has not read, and extra, before step 1;
-        `params` and `extra` are their shapes."""
+        """In traced code: initial values of the parts that `load_initial` did not read, and of
+        extra; `params` and `extra` are their shapes.
+        """
 
     @abc.abstractmethod
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """The loss of a pass; may say with `mesh.constrain` where its arrays lie."""
+        """The loss of a pass; may place its arrays with `mesh.constrain`."""
 
-    # ---- While it trains ----
+    # ---- During training ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """Write an index that the batches of the next `refresh_steps` steps depend on.
+        """Write an index on which the batches of the next `refresh_steps` steps depend.
 
         All hosts call it, and compute together; the first writes. Equal parameters on the same
         devices must give equal files.
@@ -297,7 +309,7 @@ class System(abc.ABC):
         raise ValueError(f"system {self.name} has no refresh, but refresh_steps")
 
     def scorer(self, source: BatchSource, run: "RunConfig") -> Scorer | None:
-        """What the run is scored by before step 1, every `eval_steps` and at the end.
+        """The scorer of a run, called before step 1, every `eval_steps` and at the end.
 
         Raises:
             BadInput: if the data has nothing to score by.
@@ -305,21 +317,21 @@ class System(abc.ABC):
         return None
 
     def proof(self, source: BatchSource, recorded_start: Any) -> "Proof | None":
-        """What proves at each save that what is read of the run is what was trained (`system.py`).
+        """The outputs, recorded at each save, that readers of the run must reproduce.
 
         None: nothing does; then `saved_outputs` is not asked.
         """
         return None
 
-    # ---- When it is trained ----
+    # ---- After training ----
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        """What is read of a run makes of terms: arrays, by the names of the outputs of `proof`."""
+        """The outputs of `proof`, computed by the model as read from a run; arrays by name."""
         return {}
 
     @abc.abstractmethod
     def trained(self, run: SavedRun) -> Trained:
-        """What a run has learnt."""
+        """The result of a run, for reports and demos."""
 
     @abc.abstractmethod
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
@@ -337,7 +349,7 @@ class System(abc.ABC):
 
 
 # -------------------------------------------------------------------------------------------------
-# The configuration of a training run: typed, closed, visible; flags; JSON in and out.
+# The configuration of a training run: typed dataclasses, their flags, and JSON.
 #
 # What a paper decides is in its `System`; the recipes choose one. No object here acts.
 
@@ -424,18 +436,16 @@ _UNNAMED = ("batch", "model")  # parts of a system whose name is not in the flag
 class Config(Generic[S]):
     """Everything that a training run depends on."""
 
-    recipe: tyro.conf.Suppress[str]
-    system: Annotated[S, tyro.conf.arg(name="")]
-    optimizer: Annotated[OptimizerConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=OptimizerConfig
-    )
-    start: Annotated[str, tyro.conf.arg(name="from")] = ""
+    recipe: str
+    system: S
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    start: Annotated[str, Flag(metavar="RUN", name="--from", heading="the start")] = ""
     """Folder of another run whose parameters this one starts from; the newest ones, or the best if
     the recipe chooses by a score."""
-    run: Annotated[RunConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunConfig)
+    run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
-        """Raise BadInput, with the numbers and the remedy, where values cannot be used."""
+        """Raise BadInput, with the numbers and the remedy, for impossible values."""
         optimizer, run = self.optimizer, self.run
         if not 0 <= optimizer.warmup_steps < optimizer.steps:
             raise BadInput(
@@ -460,7 +470,7 @@ class Config(Generic[S]):
 
 
 def _check_numbers(settings: Any, prefix: str = "") -> None:
-    """BadInput for a setting, at any depth, that is no finite number or outside of its bounds."""
+    """Raise BadInput for a setting, at any depth, that is not finite or out of bounds."""
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
         flag = flag_of(f"{prefix}{name}")
@@ -483,7 +493,7 @@ def to_json(config: Config) -> dict[str, Any]:
 
 
 def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
-    """A frozen dataclass from what `dataclasses.asdict` and JSON made of it.
+    """A frozen dataclass from the JSON form of `dataclasses.asdict`.
 
     Args:
         kind: the dataclass; its fields may be dataclasses.
@@ -508,7 +518,7 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
 
 
 def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
-    """The names in nested dictionaries of settings that others do not have."""
+    """Names in nested dictionaries of settings that the other does not have."""
     names = []
     for name, value in there.items():
         if name not in others and (name, value) not in GONE:
@@ -519,7 +529,7 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
 
 
 # -------------------------------------------------------------------------------------------------
-# What a run keeps to prove what leaves it: outputs of some terms, as training itself gives them.
+# The proof of a run: outputs for some terms, computed by training itself.
 #
 # At each save the notes of the checkpoint get `terms` and `outputs`, as they have them of the
 # parameters before the first step. Whoever reads the run must find these outputs again.
@@ -529,7 +539,7 @@ _TOLERANCE = 1e-5  # of unit vectors, cosines and probabilities, float32
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What training makes of some terms."""
+    """The outputs of training for some terms."""
 
     terms: Sequence[str]
     outputs: Callable[[Params, Tree], dict[str, jax.Array]]
@@ -570,7 +580,7 @@ class Notes(msgspec.Struct, frozen=True):
 def proved(
     proof: Proof | None, params: Params, extra: Tree, one_host: Callable[[Any], Any]
 ) -> Proved | None:
-    """What is to be noted of parameters; all hosts call it.
+    """The proof of some parameters, for the notes; all hosts call it.
 
     Args:
         proof: of `System.proof`.
@@ -595,7 +605,7 @@ def check_proof(
     *,
     of_start: bool = False,
 ) -> bool:
-    """Whether a run has kept a proof.
+    """Whether a run has a proof.
 
     Args:
         found: what is made of terms by what was read of the run, by the name of each output.

@@ -1,4 +1,4 @@
-"""The training loop, which knows no paper: `train` is the whole run, from top to bottom."""
+"""The training loop, independent of any paper; `train` is the whole run from top to bottom."""
 
 import contextlib
 import dataclasses
@@ -41,11 +41,11 @@ from data_pipeline.files.identity import RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
-# The steps between two lines of the log: their mean metrics, their speed and their health.
+# Log intervals: mean metrics of their steps, speed and health.
 
 
 class _Window:
-    """The steps between two lines of the log: their mean metrics, their speed, and their health.
+    """The steps between two lines of the log: their mean metrics, speed and health.
 
     Device values are fetched a step late, so that the devices never wait for Python.
 
@@ -67,26 +67,26 @@ class _Window:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time in here is time that the run waits for data."""
+        """Time in this block counts as waiting for data."""
         began = time.monotonic()
         yield
         self.waited += time.monotonic() - began
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time in here does not count as training."""
+        """Time in this block does not count as training."""
         began = time.monotonic()
         yield
         self.pause += time.monotonic() - began
 
     def add(self, step: int, metrics: dict[str, jax.Array], *, fill: float) -> None:
-        """Take note of a step that was just begun, and fetch the metrics of the one before."""
+        """Record a step that was just started, and fetch the metrics of the one before."""
         self.check()
         self.under_way = step, metrics
         self.fills.append(fill)
 
     def check(self) -> None:
-        """Fetch what is under way.
+        """Fetch outstanding metrics.
 
         Raises:
             BadInput: if a loss or a gradient is not finite; names the step.
@@ -107,7 +107,7 @@ class _Window:
         self.fetched.append(values)
 
     def close(self) -> dict[str, float]:
-        """The means over the window; a new one begins."""
+        """The means over the window, which then starts anew."""
         step = self.under_way[0] if self.under_way else 0
         self.check()
         seconds = max(time.monotonic() - self.began - self.pause, 1e-9)
@@ -126,12 +126,12 @@ class _Window:
 
 
 # -------------------------------------------------------------------------------------------------
-# The training run, which knows no paper: `train` is the whole of it, from top to bottom.
+# `train`, the whole run.
 
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What a finished run has to say."""
+    """The result of a finished run."""
 
     out: str
     steps: int
@@ -140,7 +140,7 @@ class RunResult:
 
 
 def train(config: Config, source: BatchSource) -> RunResult:
-    """Train until the last step; go on where the run in `config.run.out` stopped, if there is one.
+    """Train until the last step; resume the run in `config.run.out` if there is one.
 
     Every host calls it with the same configuration and its own source. A run that is asked to stop
     (`data_pipeline.process`) saves after the step that is under way.
@@ -155,7 +155,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             does not fit into the devices, or if the loss is not finite; the checkpoints that are
             there stay as they are.
     """
-    # ---- Config: what all hosts must have alike ----
+    # ---- Config: must be the same on all hosts ----
     config = dataclasses.replace(config, system=config.system.resolved().resolved_for(source))
     config.validate()
     system, run, steps = config.system, config.run, config.optimizer.steps
@@ -167,7 +167,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     score = system.scorer(source, run) if run.eval_steps else None
 
     with contextlib.ExitStack() as opened:
-        # ---- Run folder: what the run is; another one is refused ----
+        # ---- Run folder: claimed for this run; a different run is refused ----
         files = opened.enter_context(RunFiles(run.out, source.kept))
         saved = first_decides(read_identity_if_any(files.folder, system.name, system.content))
         initial: Params | None = None
@@ -230,7 +230,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 files.publish()
             log(f"now a run of {steps:,} steps; it goes on from step {first_step:,}")
 
-        # ---- What looks at the run ----
+        # ---- Evaluation and tracking of the run ----
         metrics_log = opened.enter_context(
             contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker))
         )
@@ -273,7 +273,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             return found
 
         def is_best(step: int) -> bool:
-            """Whether the scores of a step are the best so far; then they are noted."""
+            """Whether the scores of a step are the best so far, which is then recorded."""
             nonlocal notes
             if system.best is None or not scores or step == 0:
                 return False
@@ -347,7 +347,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
 
 def _run_in_a_line(config: Config) -> str:
-    """What is about to run, for people."""
+    """A summary of the run that starts, in one line."""
     system = config.system
     return (
         f"recipe {config.recipe}: {config.optimizer.steps:,} steps of {system.terms:,} terms on "
@@ -356,5 +356,5 @@ def _run_in_a_line(config: Config) -> str:
 
 
 def _content_hash(source: BatchSource) -> str:
-    """A hash of what the data is, for hosts to compare."""
+    """A hash of the data, which hosts compare."""
     return hashlib.sha256(json.dumps(source.identity, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Classes of concepts, and the candidates among them that each step of MLNorm has."""
+"""Batches of MLNorm: terms with their candidate classes, and the file of the classes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,7 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
 
 # -------------------------------------------------------------------------------------------------
-# Terms as vectors that were made before, each with its candidate concepts, as batches.
-#
-# For runs that train classes alone: no step encodes anything.
+# Batches of precomputed term vectors with their candidate classes; no step encodes anything.
 #
 # OUT/vectors.npy              float32 [terms, D], the vector of each term of the dataset
 # OUT/rows.npy                 int64 [rows], what `CandidateBatches.rows` says
@@ -31,7 +29,7 @@ AGAIN = "it is damaged: begin another run"
 
 
 class CandidateBatches:
-    """The batches of a run of classes.
+    """The batches of a run that trains a classifier of concepts.
 
     A batch has, [P, B, groups, N, ...] each, `vectors` (float32, [..., D]); and int32 `classes`
     [..., 1 + k], the class of the term's concept and its candidates; `class_groups`, the semantic
@@ -79,7 +77,7 @@ class CandidateBatches:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the data must be the same when a run goes on."""
+        """What the data must have in common with those of a run that is resumed."""
         return identity_of(self.manifest)
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
@@ -93,15 +91,15 @@ class CandidateBatches:
         return shapes
 
     def rows_in_use(self, batch: Mapping[str, np.ndarray]) -> int:
-        """One: nothing is packed."""
+        """Always 1: nothing is packed."""
         return 1
 
     def fill(self, batch: Mapping[str, np.ndarray]) -> float:
-        """The part of the candidates that are any."""
+        """The share of candidate places that are filled."""
         return float(np.mean(batch["classes"] >= 0))
 
     def some_terms(self) -> list[str]:
-        """A few terms that are spread over the data, always the same."""
+        """A few terms spread over the data, the same in every run."""
         return decoded_terms(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
@@ -160,12 +158,12 @@ class CandidateBatches:
 
 
 def _sets_of(sets: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """int32, as bits: what each of some classes has; nothing for -1."""
+    """int32 bit sets: the entry of `sets` for each class, 0 for class -1."""
     return np.where(classes < 0, 0, sets[np.maximum(classes, 0)].astype(np.int32))
 
 
 def _languages_of(dataset: TripletDataset) -> np.ndarray:
-    """int32 [C], as bits: the languages in which each concept has a term, by their number.
+    """int32 [C] bit sets: the languages in which each concept has a term; bit i for language i.
 
     Raises:
         BadInput: for more languages than bits.
@@ -180,16 +178,16 @@ def _languages_of(dataset: TripletDataset) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# The classes that a run can learn: which concept is which number, and the semantic groups of each.
+# The file classes.tsv: which concept has which class number, and its semantic groups.
 #
-# classes.tsv  one line per number: the concept, a tab, its semantic groups joined by blanks
+# One line per number: the concept, a tab, its semantic groups joined by blanks
 
 CLASSES = "classes.tsv"
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The concepts that a class model answers with.
+    """The concepts that a classifier answers with.
 
     Attributes:
         concepts: by number.
@@ -212,7 +210,7 @@ def classes_of(folder: Path) -> Classes:
 
 
 def write_classes(folder: Path, classes: Classes) -> None:
-    """Write the file of the classes."""
+    """Write classes.tsv."""
     with written_whole(folder / CLASSES) as path, path.open("w", encoding="utf-8") as file:
         for concept, bits in zip(classes.concepts, classes.groups.tolist(), strict=True):
             names = " ".join(name for number, name in enumerate(GROUPS) if bits >> number & 1)

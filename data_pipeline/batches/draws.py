@@ -1,4 +1,4 @@
-"""The draws: which triplets, terms, pairs or neighbours a step takes, in NumPy."""
+"""Draws in NumPy: which triplets, terms, pairs or neighbours make up a step."""
 
 import copy
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 
 # -------------------------------------------------------------------------------------------------
-# How alike names are, by the word pieces that they share.
+# Similarity of names, measured by the word pieces that they share.
 
 _ALIKE = 0.6  # names that share more of their word pieces teach little about synonyms
 _TERMS_AT_ONCE = 1 << 20  # a word of memory for each token of so many terms
 
 
 def _word_piece_sets(dataset: TripletDataset) -> np.ndarray:
-    """uint64 [N]: the set of each term's word pieces, a bit for each of 64 classes of pieces."""
+    """uint64 [N]: the set of each term's word pieces, hashed to 64 bits."""
     pieces = np.arange(dataset.manifest.tokenizer.vocab_size)
     bit_of = np.left_shift(np.uint64(1), mix(pieces) >> np.uint64(58))
     sets = np.empty(dataset.token_start.size - 1, np.uint64)
@@ -36,8 +36,8 @@ def _word_piece_sets(dataset: TripletDataset) -> np.ndarray:
 
 
 def _likeness(pieces: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """float32: the Jaccard index of sets of `_word_piece_sets`, which broadcast; of empty ones
-    1.
+    """float32: the Jaccard index of word-piece sets (`_word_piece_sets`), 1 for two empty sets. The
+    arguments broadcast.
     """
     either = np.bitwise_count(pieces | others)
     both = np.bitwise_count(pieces & others)
@@ -46,13 +46,13 @@ def _likeness(pieces: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _has_unlike_name(pieces: np.ndarray, term_start: np.ndarray) -> np.ndarray:
-    """bool [C]: whether a concept has a name that is not like its first."""
+    """bool [C]: whether a concept has a name that differs enough from its first (`_ALIKE`)."""
     first = np.repeat(pieces[term_start[:-1]], np.diff(term_start))
     return np.logical_or.reduceat(_likeness(pieces, first) <= _ALIKE, term_start[:-1])
 
 
 def _least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
-    """int64 [T, number], places in [0, c): names of each row that are least alike.
+    """int64 [T, number], places in [0, c): the names of each row that differ most from each other.
 
     The first; then, each time, the one least like those taken before: as like as the one of them
     that it is most like. Of equal ones the first is taken.
@@ -72,7 +72,7 @@ def _least_alike(pieces: np.ndarray, number: int) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Which of its terms a concept shows: the rule `BatchSpec.names`, by stateless random numbers.
+# The choice of a concept's terms by the rule `BatchSpec.names`, with stateless random numbers.
 
 _CANDIDATES = 8  # names of a concept among which the unlike ones are looked for
 
@@ -102,7 +102,9 @@ class Names:
     def __call__(
         self, stream: str, slot: np.ndarray, concept: np.ndarray, number: int
     ) -> np.ndarray:
-        """int64 [T, number]: terms of each concept; `slot` numbers its place in the whole run."""
+        """int64 [T, number]: terms of each concept; `slot` is a number that is unique in the whole
+        run.
+        """
         if self.rule == "languages":
             return self.by_language(self._random(stream, slot, number), concept)
         start = self.term_start[concept]
@@ -116,7 +118,7 @@ class Names:
     def others(
         self, stream: str, slot: np.ndarray, term: np.ndarray, concept: np.ndarray, number: int
     ) -> np.ndarray:
-        """int64 [T, number]: terms of each concept that are not `term`, which is one of its own.
+        """int64 [T, number]: terms of each concept other than `term`, which is one of its own.
 
         Of a concept with one term this is the term itself.
         """
@@ -139,7 +141,9 @@ class Names:
         return key(self.seed, stream, slot[:, None], np.arange(number))
 
     def _drawn(self, stream: str, slot: np.ndarray, count: np.ndarray, number: int) -> np.ndarray:
-        """int64 [T, number or more]: places in [0, count); more where some will be chosen of."""
+        """int64 [T, number or more]: places in [0, count); more than `number` where names are then
+        chosen among them.
+        """
         number = max(number, _CANDIDATES) if self.rule == "unlike" else number
         random = self._random(stream, slot, number)
         if self.rule == "any":
@@ -148,7 +152,7 @@ class Names:
 
 
 class _ByLanguage:
-    """The names of each concept in runs of one language; languages have turns.
+    """The names of each concept, grouped by language; a draw takes the languages in turn.
 
     Args:
         dataset: the opened dataset.
@@ -170,11 +174,11 @@ class _ByLanguage:
         self.runs_start = np.concatenate([[0], np.cumsum(of_concept)])
 
     def count(self, concept: np.ndarray) -> np.ndarray:
-        """int64 [T]: the languages of each concept."""
+        """int64 [T]: the number of languages of each concept."""
         return self.runs_start[concept + 1] - self.runs_start[concept]
 
     def of_term(self, term: np.ndarray) -> np.ndarray:
-        """int64 [T]: the run of each term."""
+        """int64 [T]: the language run that each term is in."""
         return self.run_of_term[term]
 
     def __call__(
@@ -198,21 +202,18 @@ class _ByLanguage:
             run = np.minimum(run, self.run_start.size - 2)  # where there is no other
         start = self.run_start[run]
         size = self.run_start[run + 1] - start
-        # Each turn of a run goes on where its last one was; the first is anywhere.
+        # In each language the names follow each other from turn to turn; the first one is random.
         begin = below(mix(random[:, :1] ^ uint64(run)), size)
         turn = np.arange(random.shape[1]) // count[:, None]
         return self.terms[start + (begin + turn) % size]
 
 
 # -------------------------------------------------------------------------------------------------
-# The draw: which triplets and which of their terms make up a step.
-#
-# A dataset and a BatchSpec in, the term ids, concept labels and relation ids of any step out. No
-# state: triplets come from a stateless permutation, terms from stateless random numbers.
+# The draw of triplets or concepts, and of their terms.
 
 
 class Draw:
-    """The groups of any step, all of them or those of one host.
+    """The draw of triplets and terms for the groups of any step (of all hosts, or of one).
 
     Args:
         dataset: the opened dataset.
@@ -254,7 +255,8 @@ class Draw:
     def _index_relations(
         self, dataset: TripletDataset, items: np.ndarray, has_synonym: np.ndarray
     ) -> None:
-        """For each concept to draw, the triplets that it heads and whose tail has a synonym too.
+        """For each concept to draw, the triplets of which it is the head and whose tail has a
+        synonym too.
 
         A tail with one name would only fill the batch with copies of one string.
         """
@@ -268,7 +270,7 @@ class Draw:
         self.related, self.related_start, self.related_count = useful, first, last - first
 
     def triplets(self, step: int, groups: np.ndarray) -> tuple[np.ndarray, ...]:
-        """int64 [G * U] each: slot, head, relation, tail of the triplets of some of the groups.
+        """int64 [G * U] each: slot, head, relation and tail of the triplets of some groups.
 
         With `fill_pairs` these are the k triplets of which the first fill the group.
         A slot numbers a triplet's place in the whole run. Where a concept is drawn that heads no
@@ -292,7 +294,7 @@ class Draw:
             return slot, item, np.full(item.shape, -1), item
         count = self.related_count[place]
         nth = below(key(spec.seed, "relation", slot), np.maximum(count, 1))
-        # Where a concept heads no triplet any other is read, and nothing of it is kept.
+        # A concept that is no head gets an arbitrary triplet, which is then not used.
         nearest = np.minimum(self.related_start[place] + nth, self.related.size - 1)
         _, relation, tail = self._triplet(self.related[nearest])
         return slot, item, np.where(count > 0, relation, -1), np.where(count > 0, tail, item)
@@ -302,7 +304,7 @@ class Draw:
         return tuple(column[row].astype(np.int64) for column in columns)
 
     def corrupted(self, slot: np.ndarray, tail: np.ndarray) -> np.ndarray:
-        """int64 [T]: for each pair a concept that is not its tail, all others equally often.
+        """int64 [T]: for each pair a random concept other than its tail, all equally likely.
 
         `slot` numbers the pairs of the whole run.
 
@@ -310,11 +312,11 @@ class Draw:
         true tail of the relation is not looked up: among many concepts it hardly ever is one.
         """
         place = below(key(self.spec.seed, "corrupted tail", slot), self.items.size - 1)
-        # The concepts rise: to step over the tail makes the others equally likely.
+        # Skipping the tail leaves all other concepts equally likely.
         return self.items[place + (self.items[place] >= tail)]
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """The draw of G groups of a step, each of k pairs.
+        """The draw of G groups of a step, with k pairs in each.
 
         Args:
             step: its number.
@@ -355,10 +357,12 @@ class Draw:
     def _occurrences(
         self, slot: np.ndarray, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [T, m] each: terms of the heads and tails, as often as a triplet may occur."""
+        """int64 [T, m] each: terms of the heads and tails for the m possible occurrences of a
+        triplet.
+        """
         repeats, spec = self.spec.repeats, self.spec
-        # A head that is its own tail goes on with its own draws, so that the pair shows two
-        # different terms.
+        # Where a triplet's head is also its tail, the head's draws are continued, so that the pair
+        # shows two different terms.
         both = repeats if spec.draw == "relations" else 2 * repeats
         head_terms = self.names("head term", slot, head, both)
         if spec.draw == "relations":
@@ -389,7 +393,7 @@ class Draw:
         }
 
     def _fillable(self, head: np.ndarray, relation: np.ndarray, tail: np.ndarray) -> np.ndarray:
-        """int64 [T]: the pairs that a triplet has different terms for, at most m."""
+        """int64 [T]: for how many pairs, at most m, a triplet has different terms."""
         count_head, count_tail = (
             self.term_start[concept + 1] - self.term_start[concept] for concept in (head, tail)
         )
@@ -399,7 +403,7 @@ class Draw:
     def _filled(
         self, slot: np.ndarray, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The pairs of groups that are filled with triplets, one after the other.
+        """The pairs of groups that are filled with one triplet after the other.
 
         The last triplet of a group may be cut short; those that found no room are passed over.
         """
@@ -407,7 +411,7 @@ class Draw:
         times = self._fillable(head, relation, tail).reshape(-1, pairs)
         first = np.cumsum(times, axis=1) - times
         times = np.clip(pairs - first, 0, times)
-        # Of which triplet a pair is, and which of its occurrences; each group has k pairs now.
+        # The triplet of each pair, and its occurrence of that triplet; each group has k pairs now.
         triplet = np.repeat(np.arange(times.size), times.ravel())
         nth = np.arange(triplet.size) % pairs - first.ravel()[triplet]
         head_terms, tail_terms = self._occurrences(slot, head, relation, tail)
@@ -421,7 +425,7 @@ class Draw:
 
 
 def _first_types(dataset: TripletDataset) -> np.ndarray:
-    """int32 [C]: the first semantic type of each concept, -1 where it has none.
+    """int32 [C]: the first semantic type of each concept, -1 for none.
 
     CODER v1 takes each concept to have one; some have more.
     """
@@ -432,7 +436,7 @@ def _first_types(dataset: TripletDataset) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# The draw of pairs: two names of a concept, each pair once an epoch (SapBERT).
+# The draw of pairs: two names of one concept; each pair comes once an epoch (SapBERT).
 #
 # A concept with n names has n (n - 1) / 2 pairs, of which at most 50 are taken, as in SapBERT's
 # released code, so that few concepts with very many names do not fill the epoch.
@@ -441,7 +445,7 @@ _MOST_PAIRS = 50  # of one concept
 
 
 class PairDraw:
-    """The groups of any step, all of them or those of one host; a pure function of the step.
+    """The draw of synonym pairs for the groups of any step (of all hosts, or of one).
 
     Args:
         dataset: the opened dataset.
@@ -468,7 +472,7 @@ class PairDraw:
         self.pair_start, self.term_start = pair_start, dataset.term_start
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """The draw of G groups of a step, each of k pairs.
+        """The draw of G groups of a step, with k pairs in each.
 
         Args:
             step: its number.
@@ -497,7 +501,7 @@ class PairDraw:
         }
 
     def names(self, concept: np.ndarray, nth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64 each: which two of its concept's names the n-th of its pairs has.
+        """int64 each: the two names, within their concept, that make its n-th pair.
 
         Of more than 50 pairs these are evenly spaced, from a random one on.
         """
@@ -506,7 +510,7 @@ class PairDraw:
         random = key(self.spec.seed, "head term", concept)
         begin = np.where(possible > _MOST_PAIRS, below(random, possible), 0)
         pair = (begin + nth * spacing) % possible
-        # Pair j (j - 1) / 2 + i is of the names i < j; the root may be off by one.
+        # Pair j (j - 1) / 2 + i consists of names i < j; rounding may put the root off by one.
         second = ((1 + np.sqrt(1 + 8 * pair)) / 2).astype(np.int64)
         second -= second * (second - 1) // 2 > pair
         second += second * (second + 1) // 2 <= pair
@@ -514,13 +518,11 @@ class PairDraw:
 
 
 # -------------------------------------------------------------------------------------------------
-# The draw of terms: every term of a dataset once an epoch, in an order of each epoch's own.
-#
-# No state: the order is a stateless permutation, as in `draws.py`.
+# The draw of terms: each term comes once an epoch, in an order that changes with the epoch.
 
 
 class TermDraw:
-    """The terms of any step, all of them or those of one host.
+    """The draw of terms for the parts of any step (of all hosts, or of one).
 
     A row is a term with a semantic group of its concept: a term whose concept is of two groups has
     two rows, one whose concept is of none has one with the group `ANY`.
@@ -550,10 +552,10 @@ class TermDraw:
         )
 
     def rows(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int64 [G, N]: the rows that parts of a step take, numbered as in `_term_rows`."""
+        """int64 [G, N]: the rows in some parts of a step, numbered as in `_term_rows`."""
         spec = self.spec
-        # An epoch is a whole number of steps, so that no step mixes two permutations; the few rows
-        # at the end of its order are left out, others in each epoch.
+        # An epoch is a whole number of steps, so that no step mixes two permutations. The few rows
+        # at the end of its order are left out; they are others in each epoch.
         groups_per_epoch = self.size // spec.terms * spec.groups
         group = step * spec.groups + np.asarray(groups)
         epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
@@ -562,7 +564,7 @@ class TermDraw:
         return permute(index, self.size, key(spec.seed, "permutation", epoch)[:, None])
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """The draw of G parts of a step, each of N terms.
+        """The draw of G parts of a step, with N terms in each.
 
         Args:
             step: its number.
@@ -610,13 +612,13 @@ def _term_rows(
 
 
 # -------------------------------------------------------------------------------------------------
-# Which concepts share a name: strings that an encoder cannot tell apart, of two concepts.
+# Concepts that share a name: an encoder cannot tell the two strings apart.
 
 _NAMES_AT_ONCE = 1 << 20
 
 
 class SharedNames:
-    """The pairs of concepts that have a name in common, by its word pieces.
+    """The pairs of concepts that have a name in common, compared by word pieces.
 
     Args:
         dataset: the opened dataset.
@@ -629,7 +631,7 @@ class SharedNames:
         order = np.lexsort((owner, names))
         names, owner = names[order], owner[order]
         pairs = [np.zeros(0, np.int64)]
-        # Each name's owners are neighbours now: pairs of one a place after the other, two, ...
+        # The owners of a name are now adjacent: pair those at distance 1, then at distance 2, ...
         places = np.arange(len(names))
         for distance in range(1, len(names)):
             places = places[places + distance < len(names)]
@@ -651,7 +653,7 @@ class SharedNames:
 
 
 def _name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """uint64 [N]: a hash of each term's tokens, none of which is empty."""
+    """uint64 [N]: a hash of each term's tokens; no term may be empty."""
     hashes = np.empty(len(start) - 1, np.uint64)
     for first in range(0, len(hashes), _NAMES_AT_ONCE):
         bounds = start[first : first + _NAMES_AT_ONCE + 1]
@@ -663,7 +665,7 @@ def _name_hashes(tokens: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# The draw of nearest neighbours: blocks of an anchor and its neighbours, mixed with another draw.
+# The draw of nearest neighbours: anchors with their neighbours, mixed with another draw.
 #
 # Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 # Representations (CODER++), BioNLP 2022. A group of a step is a pure function of dataset, spec,
@@ -677,7 +679,7 @@ _BLOCKS = 1  # a part of the keys of blocks of neighbours, which those of triple
 
 
 class NeighbourDraw:
-    """The groups of any step, all of them or those of one host.
+    """The draw of nearest neighbours for the groups of any step (of all hosts, or of one).
 
     Args:
         dataset: the opened dataset.
@@ -709,8 +711,8 @@ class NeighbourDraw:
         if self.size < spec.blocks:
             raise BadInput(
                 f"the dataset has {self.size} {spec.neighbours_of} to find neighbours of, "
-                f"but a group takes {spec.blocks} distinct ones (draw {spec.draw!r}); use fewer "
-                "triplets per group, more neighbours, or build with fewer filters"
+                f"but a group takes {spec.blocks} distinct ones (--draw {spec.draw}); give a "
+                "smaller --triplets or a larger --neighbours, or build with fewer filters"
             )
         self.lists: np.ndarray | None = None
 
@@ -740,7 +742,7 @@ class NeighbourDraw:
         return other
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """The draw of G groups of a step, each of k pairs; as of `Draw`.
+        """The draw of G groups of a step, with k pairs in each, as in `Draw`.
 
         The drawn triplets come first, then the blocks, whose relation is -1. Before there is an
         index each anchor stands for its neighbours, too: for a plan of rows that holds, as no real
@@ -759,7 +761,7 @@ class NeighbourDraw:
         return {"concepts": sides("concepts"), "terms": sides("terms"), "relations": relations}
 
     def _blocks(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """As `Draw.__call__`, of the pairs that show neighbours."""
+        """The pairs of anchors and their neighbours, in the format of `Draw.__call__`."""
         spec, width = self.spec, 1 + self.spec.neighbours
         group = step * spec.groups + np.asarray(groups)
         groups_per_epoch = self.size // spec.blocks
@@ -772,7 +774,7 @@ class NeighbourDraw:
         if self.lists is not None:
             found = self.lists[place]
             lists = np.where(found < 0, lists, found)
-        # Negative, so that no triplet has the same slot.
+        # Negative, so that no triplet has the same slot number.
         slot = ~(group[:, None] * spec.blocks + within).ravel()
         slots = (slot[:, None] * width - np.arange(width)).ravel()
         heads = self._terms_of(np.concatenate([anchor, lists], axis=1).ravel(), slots)
@@ -796,11 +798,13 @@ class NeighbourDraw:
         }
 
     def _terms_of(self, found: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """int64: what shows an anchor or a neighbour; the term itself, or one of the concept's."""
+        """int64: the term that stands for an anchor or a neighbour: itself, or a term of the
+        concept.
+        """
         if self.spec.neighbours_of == "terms":
             return found
         return self.names("head term", slots, found, 1)[:, 0]
 
     def _concept_of(self, terms: np.ndarray) -> np.ndarray:
-        """int64: the concepts that terms belong to."""
+        """int64: the concept of each term."""
         return np.searchsorted(self.names.term_start, terms, side="right") - 1

@@ -1,4 +1,4 @@
-"""Epochs in NumPy: each item once, in an order that is a function of a few integers."""
+"""Batches that take each item once an epoch, in an order computed from a few integers."""
 
 import abc
 import functools
@@ -14,13 +14,15 @@ ORDER = 0  # a stream of random numbers; subclasses have others
 
 
 class EpochBatches(PackedGroups, abc.ABC):
-    """The part of a source of such batches that follows from the number of its items."""
+    """A source of batches in which each of `size` items comes once an epoch."""
 
     size: int
     """What is drawn once an epoch; each gives one of the pairs of a step."""
 
     def check_size(self, what: str) -> None:
-        """BadInput if there are fewer items than a step takes; `what` are they, in words."""
+        """Raise BadInput if there are fewer items than a step takes; `what` names them in the
+        message.
+        """
         if self.size < self.spec.pairs:
             raise BadInput(
                 f"{self.folder} has {self.size} {what}, but a step takes {self.spec.pairs}; use "
@@ -29,11 +31,11 @@ class EpochBatches(PackedGroups, abc.ABC):
 
     @property
     def steps_per_epoch(self) -> int:
-        """An epoch is a whole number of steps; the few items beyond are others in each epoch."""
+        """Whole steps in an epoch; the few items that are left out change from epoch to epoch."""
         return self.size // self.spec.pairs
 
     def drawn(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int64 [G, pairs of a part]: the items of some parts of a step."""
+        """int64 [G, pairs of a part]: the items in some parts of a step."""
         epoch, within = divmod(step, self.steps_per_epoch)
         order = _order_of_epoch(self.size, self.spec.seed, epoch)
         of_step = order[within * self.spec.pairs : (within + 1) * self.spec.pairs]
@@ -44,7 +46,7 @@ class EpochBatches(PackedGroups, abc.ABC):
         """The batch of a step."""
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1, made ahead."""
+        """The batches of steps first_step to last_step - 1, computed ahead in a thread."""
         yield from made_ahead(self.batch, range(first_step, last_step))
 
 

@@ -50,13 +50,13 @@ from data_pipeline.terminology.keywords import KeywordVocabulary
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 # -------------------------------------------------------------------------------------------------
-# Batches of pairs with a mention, each of which comes once an epoch. NumPy alone.
+# Batches of pairs that contain a mention. Each pair comes once an epoch. NumPy alone.
 
 _PLANNING_STEPS, _PLANNING_GROUPS = 200, 1600
 
 
 class _MentionBatches(EpochBatches):
-    """The part of a source of such batches that does not depend on what is drawn for a pair.
+    """A source of batches of such pairs; subclasses say what is drawn for a pair.
 
     Args:
         folder: of the mentions.
@@ -84,24 +84,24 @@ class _MentionBatches(EpochBatches):
         self.groups = self.cut.groups(spec)
         self.size, what = self.read()
         self.check_size(what)
-        # What most steps need, for the number of rows.
+        # The number of rows is planned from what most steps need.
         steps = range(min(_PLANNING_STEPS, max(8, _PLANNING_GROUPS // spec.groups)))
         groups = np.arange(spec.groups)
         sample = np.stack([self.lengths(step, groups) for step in steps])
         self.plan = plan_rows(sample, spec, self.cut, rows, run_steps, shapes)
 
     def some_terms(self) -> list[str]:
-        """A few names that are spread over the dictionary, always the same."""
+        """A few names spread over the dictionary, the same in every run."""
         names = self.dataset.names.strings
         return [names[i] for i in spread(len(names))]
 
     @abc.abstractmethod
     def read(self) -> tuple[int, str]:
-        """How many pairs there are, and what they are in words; all that batches need is read."""
+        """Read all that batches need; returns the number of pairs, and what they are in words."""
 
     @abc.abstractmethod
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int [G, N]: the tokens of each sequence of some parts of a step."""
+        """int [G, N]: the number of tokens of each sequence in some parts of a step."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class _MentionBatches(EpochBatches):
 
 
 class Fold(NamedTuple):
-    """One fold of several, "2/5" in words."""
+    """One of several folds, written as "2/5"."""
 
     number: int
     """1 to `of`."""
@@ -126,7 +126,7 @@ class Fold(NamedTuple):
 
 
 def read_fold(text: str) -> Fold:
-    """The fold that "2/5" names.
+    """The fold that a string such as "2/5" names.
 
     Raises:
         BadInput: if it names none.
@@ -156,7 +156,7 @@ def folds_of(mentions: Iterable[str], folds: int, seed: int) -> np.ndarray:
 
 
 def _without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset:
-    """The same data with the training mentions of the other folds alone.
+    """The same data without the training mentions of one fold.
 
     Raises:
         BadInput: if the fold has none of the mentions, or all.
@@ -174,7 +174,7 @@ def _without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset
 
 
 def _mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
-    """Some mentions of a split with their gold, in the order of `rows`, int [n]."""
+    """The mentions of a split at the places `rows`, int [n], with their gold."""
     table = split.mentions
     start, (tokens, kinds) = joined(table.start, rows, table.tokens, table.kinds)
     gold_start, (gold,) = joined(split.gold_start, rows, split.gold)
@@ -188,7 +188,7 @@ def _number(mention: str, seed: int) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# Which of its names stands for the concept of a mention, where the concept has several.
+# The name that stands for a mention's concept, where the concept has several.
 
 
 class _OwnNames(NamedTuple):
@@ -219,13 +219,17 @@ class _OwnNames(NamedTuple):
         return cls(np.repeat(mentions, counts), names, counts)
 
     def best(self, scores: np.ndarray) -> np.ndarray:
-        """int32 [P]: of each pair the name with the largest score, float [T], or the first such."""
+        """int32 [P]: for each pair the name with the highest score, float [T]; the first one in a
+        tie.
+        """
         pair = np.repeat(np.arange(len(self.counts)), self.counts)
         order = np.lexsort((-scores, pair))
         return self.names[order[np.cumsum(self.counts) - self.counts]].astype(np.int32)
 
     def most_alike(self, dataset: MentionDataset, split: str = "train") -> np.ndarray:
-        """int32 [P]: of each pair the name most like the mention, by TF-IDF of characters."""
+        """int32 [P]: for each pair the name most similar to the mention, by TF-IDF of
+        characters.
+        """
         if (self.counts == 1).all():
             return self.names.astype(np.int32)
         by_characters = CharacterTfIdf(list(dataset.names.strings))
@@ -234,7 +238,7 @@ class _OwnNames(NamedTuple):
 
 
 # -------------------------------------------------------------------------------------------------
-# Negative names of mentions that stay the same while an encoder is trained.
+# Negative names of mentions that stay fixed during training.
 #
 # Four strategies of Liang, Xue and Ruan (arXiv 2101.09101, section 4.5); the fifth, online, depends
 # on the encoder. A negative is never a gold of its mention: no name of one of its gold concepts,
@@ -252,7 +256,7 @@ _TRIES = 20  # at a string that is new, for each that is wanted
 
 @dataclass(frozen=True)
 class Negatives:
-    """The negatives of P pairs of `MentionSplit.pairs`.
+    """The negatives of each of the P pairs of `MentionSplit.pairs`.
 
     Attributes:
       rows: int32 [P, kn]; below N a name of the dictionary, from N on a string of `extra`.
@@ -292,7 +296,7 @@ def fixed_negatives(
 
 
 class _GoldNames:
-    """Which names may not be negatives of which mention."""
+    """The names that may not be negatives of each mention."""
 
     def __init__(self, dataset: MentionDataset, split: str):
         self.names, self.name_start = dataset.names, dataset.name_start()
@@ -313,17 +317,17 @@ class _GoldNames:
         return range(*map(int, self.name_start[concept : concept + 2]))
 
     def keys(self, mention: int) -> set[bytes]:
-        """The tokens of all names of its gold concepts."""
+        """The token strings of all names of a mention's gold concepts."""
         concepts = (one for one in self.gold[mention] if one >= 0)
         return {self.key(row) for one in concepts for row in self.names_of(one)}
 
     def rows(self, mention: int) -> set[int]:
-        """The names with these tokens, of whatever concept."""
+        """All names, of any concept, whose tokens are those of a gold name."""
         return {row for key in self.keys(mention) for row in self._rows[key]}
 
     @cached_property
     def most(self) -> int:
-        """The most names that a mention excludes."""
+        """The largest number of names that any mention excludes."""
         return max(len(self.rows(mention)) for mention in range(len(self.gold)))
 
 
@@ -355,7 +359,7 @@ class _Drawing:
         return Negatives(rows, extra, self.filled)
 
     def _check_filled(self, strategy: Strategy, wanted: int) -> None:
-        """Say how many are not of the strategy; BadInput if none is."""
+        """Log how many negatives were filled in at random; BadInput if all were."""
         if self.filled and self.filled == wanted:
             raise BadInput(
                 f"negatives {strategy!r}: found none in {self.dataset.folder} for any mention; "
@@ -367,7 +371,7 @@ class _Drawing:
     def _by_strategy(
         self, strategy: Strategy, mentions: np.ndarray
     ) -> Callable[[int, int, set[int]], list[int]]:
-        """What gives the negatives of (mention, concept, names that it may not have), or fewer."""
+        """A function from (mention, concept, excluded names) to at most `number` negatives."""
         if strategy == "random":
             return lambda mention, concept, forbidden: self._drawn(self.size, forbidden, set())
         if strategy == "tree":
@@ -390,7 +394,9 @@ class _Drawing:
     def _drawn(
         self, pool: int | Sequence[int], forbidden: set[int], taken: Iterable[int]
     ) -> list[int]:
-        """Up to `number` distinct rows of a pool, any order; none of these two sets."""
+        """Up to `number` distinct rows of a pool, in random order, that are in neither of the two
+        sets.
+        """
         left_out = forbidden.union(taken)
         if not isinstance(pool, int) or len(left_out) > self.size // 2:
             rows = range(pool) if isinstance(pool, int) else pool
@@ -405,7 +411,9 @@ class _Drawing:
         return found
 
     def _filled(self, found: list[int], forbidden: set[int]) -> list[int]:
-        """As many as are wanted: others drawn at random, twice where there are too few names."""
+        """`found`, filled up to `number` with random names (repeated where there are too few
+        names).
+        """
         missing = self.number - len(found)
         self.filled += missing
         while missing > 0:
@@ -477,7 +485,9 @@ class _Drawing:
     def _without_gold(
         self, drawn: list[list[int]], mentions: np.ndarray, extra: TokenTable
     ) -> None:
-        """Takes out new strings that a tokenizer cannot tell from a gold name, such as in case."""
+        """Replaces new strings whose tokens are those of a gold name (they may differ in case,
+        say).
+        """
         if not len(extra):
             return
         for pair, mention in enumerate(mentions.tolist()):
@@ -491,9 +501,9 @@ class _Drawing:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions, each with a name of its concept and names of others, as packed batches.
+# Batches of the candidate generator: mentions, names of their concepts, and negatives.
 #
-# For the candidate generator of recall and rank (Liang, Xue, Ruan 2021, section 3.1). NumPy alone.
+# Recall and rank (Liang, Xue, Ruan 2021, section 3.1). NumPy alone.
 #
 # OUT/index/N/negatives.npy   int32 [pairs, kn]: for each (mention, gold concept) of the training
 #                             mentions the names of other concepts, numbers of
@@ -592,7 +602,7 @@ class RecallBatches(_MentionBatches):
         train = self.dataset.splits["train"]
         self.mention_of, self.concept_of = train.pairs()
         self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)
-        # All strings that batches are made of, mentions first.
+        # All strings that batches are made of; mentions come first.
         tables = [train.mentions, self.dataset.names]
         concepts = [np.full(len(train.mentions), -1, np.int32), self.dataset.name_concepts]
         self.negatives: np.ndarray | None = None
@@ -614,12 +624,14 @@ class RecallBatches(_MentionBatches):
 
     @cached_property
     def gold_names(self) -> list[np.ndarray]:
-        """int64: for each training mention the names that may be no negative of it."""
+        """int64: for each training mention the names that may not be its negatives."""
         gold = _GoldNames(self.dataset, "train")
         return [np.array([*gold.rows(row)], np.int64) for row in range(len(gold.gold))]
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """Negatives that are not known yet count as the names of the pairs."""
+        """The length of each string; where negatives are not known yet, the pairs' names count
+        instead.
+        """
         negatives = self.negatives
         if negatives is None:
             names = self.first_name[self.concept_of]
@@ -629,7 +641,7 @@ class RecallBatches(_MentionBatches):
     def strings(
         self, step: int, groups: np.ndarray, negatives: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What parts of a step are made of.
+        """The strings and pairs in some parts of a step.
 
         Args:
             step: its number, from 0.
@@ -652,7 +664,7 @@ class RecallBatches(_MentionBatches):
         return np.concatenate([mentions, beside + names, beside + others], axis=1), pairs
 
     def with_index(self, index: Path) -> Self:
-        """These batches with the negatives of an index, and the nearest own names.
+        """These batches with the negatives of an index and, if wanted, the nearest own names.
 
         Raises:
             BadInput: if they are of other mentions.
@@ -682,7 +694,7 @@ class RecallBatches(_MentionBatches):
 
 
 def _numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """int32 of this shape, from a file of an index; BadInput for any other."""
+    """An int32 array of this shape, read from a file of an index; BadInput for any other array."""
     found = map_array(path, _AGAIN)
     if found.shape != shape or found.dtype != np.int32:
         raise BadInput(
@@ -692,16 +704,16 @@ def _numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _joined_starts(starts: list[np.ndarray]) -> np.ndarray:
-    """int64: the bounds of the sequences of several tables whose tokens are joined."""
+    """int64: sequence bounds after the token arrays of several tables are concatenated."""
     lengths = np.concatenate([np.diff(start) for start in starts])
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 # -------------------------------------------------------------------------------------------------
-# Pairs of strings as a ranker reads them: [CLS] probes mention [SEP] candidate [SEP].
+# Input of the ranker: [CLS] probes mention [SEP] candidate [SEP].
 #
-# Liang, Xue, Ruan 2021, section 3.2. A probe stands for a kind of keyword, such as site or type; by
-# its kinds a token says which probes see it.
+# Liang, Xue, Ruan 2021, section 3.2. A probe token stands for a kind of keyword, such as site or
+# type. The kinds of a token decide which probes attend to it.
 
 _TEXT = 1  # the bit of text, [CLS] and [SEP]; bit k + 1 is that of keywords of kind k and its probe
 
@@ -711,7 +723,7 @@ Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Pairs(NamedTuple):
-    """n pairs, one after the other; all arrays but `start` have one number for each token."""
+    """n pairs, concatenated; all arrays but `start` have one entry per token."""
 
     tokens: np.ndarray
     """int32 [T]."""
@@ -730,7 +742,7 @@ def pairs_of(
     probes: np.ndarray,
     max_length: int,
 ) -> Pairs:
-    """Put mentions and names together.
+    """The pairs of mentions and names as ranker input.
 
     Args:
         mentions, names: (tokens int32 [T], start int64 [n + 1], kinds uint8 [T]) each, with [CLS]
@@ -767,12 +779,12 @@ def pairs_of(
 
 
 def inputs_of(table: TokenTable) -> Inputs:
-    """What a ranker reads of strings."""
+    """A table's tokens, bounds and keyword kinds, as the ranker takes them."""
     return np.asarray(table.tokens), np.asarray(table.start), np.asarray(table.kinds)
 
 
 def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
-    """int32 [K]: the tokens that stand for probes, [unused1] and following of BERT's vocabularies.
+    """int32 [K]: the tokens used as probes: [unused1], [unused2], ... of BERT's vocabulary.
 
     Raises:
         BadInput: if the tokenizer has none.
@@ -789,14 +801,14 @@ def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
 
 
 def _inner(table: Inputs, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens, kinds) of a string without [CLS] and [SEP]."""
+    """(tokens, kinds) of a string, without [CLS] and [SEP]."""
     tokens, start, kinds = table
     within = slice(start[row] + 1, start[row + 1] - 1)
     return tokens[within], kinds[within]
 
 
 def _share(a: int, b: int, free: int) -> tuple[int, int]:
-    """How many tokens two strings keep of `free`: the shorter one all that fit in its half."""
+    """How many of `free` tokens each of two strings keeps; the shorter one has a right to half."""
     if a + b <= free:
         return a, b
     half = free // 2
@@ -808,9 +820,9 @@ def _share(a: int, b: int, free: int) -> tuple[int, int]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions, each with one of its candidates, as packed batches of pairs.
+# Batches of the ranker: pairs of a mention and one of its candidates.
 #
-# For the ranker of recall and rank (Liang, Xue, Ruan 2021, section 3.2). NumPy alone.
+# Recall and rank (Liang, Xue, Ruan 2021, section 3.2). NumPy alone.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -895,7 +907,8 @@ class RankBatches(_MentionBatches):
         return len(self.rows), "pairs of a training mention and a candidate"
 
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
-        """int32 [n]: 1 for a concept that the mention means, 0 for another; -1 for neither.
+        """int32 [n]: 1 for a gold concept of the mention, 0 for another one, -1 for pairs to
+        ignore.
 
         Nothing is learnt of a mention with gold that the dictionary lacks, as one of its candidates
         may be right; nor of a name of another concept that has the tokens of a gold name.
@@ -920,7 +933,7 @@ class RankBatches(_MentionBatches):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """As of any mentions; and the candidates, which other generators find otherwise."""
+        """As in the base class, plus a hash of the candidates, which depend on the generator."""
         hashes = {split: lists.content_hash for split, lists in self.lists.items()}
         return {**super().identity, "candidates": hashes}
 
@@ -928,7 +941,7 @@ class RankBatches(_MentionBatches):
         return np.diff(self.pairs.start)[self.drawn(step, groups)]
 
     def pairs_of(self, mentions: TokenTable, rows: np.ndarray) -> Pairs:
-        """Pairs of some mentions and names of the dictionary, as in the batches.
+        """Pairs of some mentions and names of the dictionary, as they appear in batches.
 
         Args:
             mentions: of any split.

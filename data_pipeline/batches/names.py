@@ -1,4 +1,4 @@
-"""Batches of names as words and characters, with vectors of words and targets, in NumPy."""
+"""Batches of names as words and characters, with word vectors and targets, in NumPy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from data_pipeline.skip_gram.store import SkipGrams, StringVectors, open_vectors
 from data_pipeline.sources.text import rules_hash, words_of
 
 # -------------------------------------------------------------------------------------------------
-# Characters as numbers: how a word is spelled.
+# The alphabet: words as numbers of characters.
 #
 # The marks are those of the encoder of Phan et al. (its released checkpoint, minhcp/BNE, has a
 # trained row for each, among the characters and among the words).
@@ -47,7 +47,7 @@ _SPELLING = MOST_CHARACTERS + 2
 
 @dataclass(frozen=True)
 class Alphabet:
-    """The characters that an encoder knows.
+    """The characters that an encoder of names knows.
 
     Attributes:
         characters: each once; the first has the number after those of the marks.
@@ -57,7 +57,7 @@ class Alphabet:
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Alphabet:
-        """All characters of some words that spellings show, sorted."""
+        """The alphabet of all characters in the spellings of some words, sorted."""
         return cls("".join(sorted({one for word in words for one in word[:MOST_CHARACTERS]})))
 
     @cached_property
@@ -66,7 +66,7 @@ class Alphabet:
 
     @property
     def size(self) -> int:
-        """Numbers above 0: the marks and the characters."""
+        """The largest number: marks and characters are numbered from 1."""
         return len(MARKS) + len(self.characters)
 
     def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,7 +88,7 @@ class Alphabet:
 
 
 # -------------------------------------------------------------------------------------------------
-# Words as numbers: the spelling of each, and where its vector is.
+# The table of words: the spelling of each, and the row of its vector.
 #
 # The first two numbers are the marks around a name, which are words with characters of their own.
 
@@ -99,7 +99,7 @@ HAS_VECTOR = 1  # a kind; 1 + m is that of words whose vector is the trained one
 
 @dataclass(frozen=True)
 class WordTable:
-    """Some words.
+    """Words with their spellings and vectors.
 
     Attributes:
         start, characters: int64 [V + 1] and int32, the spellings (`Alphabet.spell`).
@@ -132,18 +132,18 @@ class WordTable:
         )
 
     def spelled(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(bounds, characters) of some words, one after the other, as in `packing.joined`."""
+        """(bounds, characters) of some words, concatenated as by `packing.joined`."""
         bounds, (characters,) = joined(self.start, words, self.characters)
         return bounds, characters
 
     def vectors_of(self, words: np.ndarray) -> np.ndarray:
-        """float32 [len(words), width]; 0 for words that have none."""
+        """float32 [len(words), width]; 0 for words without a vector."""
         rows = self.rows[words]
         return np.where((rows >= 0)[:, None], self.vectors[np.maximum(rows, 0)], np.float32(0))
 
 
 def numbered(names: Sequence[Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Names as numbers of their distinct words, with the marks around each.
+    """Names as numbers of words, with the marks around each name.
 
     Args:
         names: of each its words.
@@ -164,7 +164,7 @@ def numbered(names: Sequence[Sequence[str]]) -> tuple[list[str], np.ndarray, np.
 
 
 # -------------------------------------------------------------------------------------------------
-# Names of a block as packed rows: words in rows, each distinct word spelled once, its vector once.
+# Blocks of names as packed rows. Each distinct word is spelled once and has its vector once.
 #
 # All arrays of a block have as many rows, so that they are cut and placed as packed rows are. A row
 # has L places for words of names, K short rows of spellings, and V distinct words.
@@ -177,7 +177,7 @@ _NUMBERS = tuple(name for name in PACKED if name != "word_vectors")
 
 
 class RowSize(NamedTuple):
-    """What a row has room for."""
+    """The capacity of a row."""
 
     length: int
     """L, words of names with their marks."""
@@ -187,7 +187,7 @@ class RowSize(NamedTuple):
     """V, distinct words."""
 
     def shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """The shape of each packed array in one row; vectors of words have `width` numbers."""
+        """The shape of each packed array in one row; word vectors have `width` numbers."""
         spelled = (self.spellings, _SPELLING)
         return {
             **dict.fromkeys(("words", "positions", "segments"), (self.length,)),
@@ -197,12 +197,12 @@ class RowSize(NamedTuple):
         }
 
     def rows(self, needs: np.ndarray) -> np.ndarray:
-        """int [...]: rows that are enough for `needs` [..., 3], as `needs_of` tells them."""
+        """int [...]: the rows needed for `needs` [..., 3], which come from `needs_of`."""
         return (-(-needs // np.array([1, self.spellings, self.words]))).max(axis=-1)
 
 
 def needs_of(table: WordTable, tokens: np.ndarray, bounds: np.ndarray, length: int) -> np.ndarray:
-    """int64 [3]: rows of words, rows of spellings, and distinct words of a block.
+    """int64 [3]: the rows of words, rows of spellings and distinct words that a block needs.
 
     Args:
         table: of the words.
@@ -220,7 +220,8 @@ def needs_of(table: WordTable, tokens: np.ndarray, bounds: np.ndarray, length: i
 def pack_names(
     table: WordTable, tokens: np.ndarray, bounds: np.ndarray, row: RowSize, rows: int
 ) -> dict[str, np.ndarray]:
-    """The packed arrays of a block, int32 [R, ...] each as in `RowSize.shapes`, but `word_vectors`.
+    """The packed arrays of a block: int32 [R, ...] with `RowSize.shapes`; `word_vectors` is
+    float32.
 
     - `words`: 1 + the place of a word among the distinct ones of the block; 0 for none.
     - `positions`, `segments`: as in `pack_rows`.
@@ -258,7 +259,7 @@ def pack_names(
 
 
 def _rows_in_use(batch: dict[str, np.ndarray]) -> int:
-    """The rows up to the last one in which any block of a batch [P, B, R, ...] has anything."""
+    """The number of rows up to the last one that any block of a batch [P, B, R, ...] uses."""
     used = np.zeros(batch["words"].shape[2], bool)
     for name in _NUMBERS:
         array = np.moveaxis(batch[name], 2, 0)
@@ -267,12 +268,12 @@ def _rows_in_use(batch: dict[str, np.ndarray]) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# The sets of names of a dataset that an encoder of names learns from: of a concept two or more.
+# Sets of synonyms: the names of a dataset's concepts that have two or more.
 
 
 @dataclass(frozen=True)
 class _NameSets:
-    """Names as words, distinct within their concept.
+    """Names as words, grouped by concept and distinct within it.
 
     Attributes:
         concepts: of each set its identifier in the dataset, [S].
@@ -297,7 +298,7 @@ class _NameSets:
 
 
 def _sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] = ()) -> _NameSets:
-    """The sets of a dataset; names that are the same words are one.
+    """The synonym sets of a dataset; names with the same words count once.
 
     Args:
         dataset: opened with its strings.
@@ -335,7 +336,7 @@ def _sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] 
 
 
 # -------------------------------------------------------------------------------------------------
-# What vectors of names are drawn to: the constants q(s) of a name and g(c) of a concept.
+# Targets of name vectors: the constants q(s) of a name and g(c) of a concept.
 #
 # Phan, Sun, Tay 2019, section 3.2, "Choices". Option 1: the vectors of the tokens of the name and
 # of the concept, which skip-grams have of what was found in text (`--variant names_concepts`).
@@ -344,7 +345,7 @@ def _sets_of(dataset: TripletDataset, most_words: int, languages: Sequence[str] 
 
 
 class _Targets:
-    """q of names and g of sets of names.
+    """The targets q of names and g of sets of names.
 
     Args:
         sets: the names.
@@ -378,12 +379,16 @@ class _Targets:
         }
 
     def of_names(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(q, known): float32 [n, width], and bool [n], whether the name has a target; else 0."""
+        """(q, known): float32 [n, width], 0 where unknown; bool [n], whether the name has a
+        target.
+        """
         means, known = self._means_of_words(names)
         return _or_token(means, known, self.name_rows[names], self.grams.names.vectors)
 
     def of_sets(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(g, known) of sets, likewise: the mean of option 2 is over names with a known word."""
+        """(g, known) of sets, likewise; the mean of option 2 is over names that have a known
+        word.
+        """
         bounds, (names,) = joined(
             self.sets.start, numbers, np.arange(len(self.sets.wordings), dtype=np.int64)
         )
@@ -401,7 +406,7 @@ class _Targets:
 
 
 def _means(vectors: np.ndarray, owner: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each owner's vectors, 0 for one of none, and whether it has any."""
+    """The mean vector of each owner (0 for an owner of none), and whether it has any."""
     numbers = np.bincount(owner, minlength=count)
     means = np.zeros((count, vectors.shape[1]), np.float32)
     some = numbers > 0
@@ -414,16 +419,16 @@ def _means(vectors: np.ndarray, owner: np.ndarray, count: int) -> tuple[np.ndarr
 def _or_token(
     means: np.ndarray, known: np.ndarray, rows: np.ndarray, vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors of tokens where there are rows, else the means."""
+    """The vectors of tokens where `rows` names one, else the means."""
     there = rows >= 0
     means[there] = vectors[rows[there]]
     return means, known | there
 
 
 # -------------------------------------------------------------------------------------------------
-# Pairs of names of one concept as packed batches, with vectors of words and targets. NumPy alone.
+# Batches of the encoder of names: pairs of names of one concept. NumPy alone.
 #
-# For the encoder of names of Phan, Sun, Tay 2019 (BNE). The names are those of a dataset, whatever
+# Phan, Sun, Tay 2019 (BNE). The names are those of a dataset, whatever
 # its tokenizer: they become words by the rule of `sources.text`, as text does.
 
 _FIRST_NAME, _SECOND_NAME = ORDER + 1, ORDER + 2  # streams of random numbers
@@ -536,7 +541,7 @@ class NameBatches(EpochBatches):
         tokens = self.targets_are == "tokens"
         self.targets = _Targets(self.sets, self.table, self.grams, tokens=tokens)
         counts = np.diff(self.sets.start)
-        # Of the sets, how many items of the draw each has.
+        # How many items of the draw each set has.
         items = {"concepts": np.ones_like(counts), "names": counts, "pairs": counts * (counts - 1)}
         self.item_start = np.concatenate([[0], np.cumsum(items[spec.draw])])
         self.size = int(self.item_start[-1])
@@ -545,7 +550,7 @@ class NameBatches(EpochBatches):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the data must be the same when a run goes on."""
+        """What the data must have in common with those of a run that is resumed."""
         of_vectors = ("variant", "width", "word_rules", "content_hash")
         return {
             "dataset": super().identity["dataset"],
@@ -568,7 +573,7 @@ class NameBatches(EpochBatches):
         return _rows_in_use(batch)
 
     def some_terms(self) -> list[str]:
-        """A few names that are spread over the sets, always the same."""
+        """A few names spread over the sets, the same in every run."""
         start, words = self.sets.token_start, self.sets.words
         return [
             " ".join(
@@ -580,7 +585,7 @@ class NameBatches(EpochBatches):
     # ---- The draw ----
 
     def names(self, step: int, groups: np.ndarray) -> np.ndarray:
-        """int64 [G, N]: the names of some groups of a step, the two of a pair N / 2 apart.
+        """int64 [G, N]: the names of some groups of a step; the names of a pair are N / 2 apart.
 
         A pure function of the sets, the spec and the step.
         """
@@ -596,7 +601,7 @@ class NameBatches(EpochBatches):
             if spec.draw == "concepts":
                 first = random_below(count, items, spec.seed, _FIRST_NAME, epoch)
             other = random_below(count - 1, items, spec.seed, _SECOND_NAME, epoch)
-        # Any of the others, each with the same chance: counted on from the first.
+        # Any other name, all equally likely: counted on from the first.
         second = (first + 1 + other) % count
         return np.concatenate([start + first, start + second], axis=1)
 
@@ -632,7 +637,7 @@ class NameBatches(EpochBatches):
         }
 
     def _blocks(self, names: np.ndarray, blocks: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """(bounds, tokens) of the names of each block."""
+        """(bounds, words) of the names of each block."""
         found = []
         for of_block in names.reshape(blocks, -1):
             bounds, (tokens,) = joined(self.sets.token_start, of_block, self.sets.tokens)
@@ -640,7 +645,7 @@ class NameBatches(EpochBatches):
         return found
 
     def _plan(self, rows: int, run_steps: int, shapes: int) -> None:
-        """What a row has room for, and how many rows blocks have, from a sample of steps."""
+        """The capacity of a row and the numbers of rows, planned from a sample of steps."""
         cut, length = self.cut, self.spec.row_length
         steps = range(_PLANNING_STEPS)
         every = np.arange(self.spec.groups)
@@ -662,7 +667,7 @@ class NameBatches(EpochBatches):
 
 
 def _targets_of(spec: NameSpec, concepts: int, vectors: str | Path) -> Literal["tokens", "words"]:
-    """Which targets a run has.
+    """The kind of targets that a run uses.
 
     Raises:
         BadInput: if they are to be vectors of tokens, of which there are none.

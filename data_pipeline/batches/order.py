@@ -1,4 +1,4 @@
-"""Order without state: the item at place i of an epoch, and the random numbers of a slot.
+"""Stateless order: the item at place i of an epoch, and the random numbers of a slot.
 
 Everything here is a pure function of its arguments, in NumPy on uint64, so that the batch of any
 step can be made at once, on any host, with no shuffle buffer and no iterator to save, and stays the
@@ -11,7 +11,7 @@ whole one is the order of random numbers.
 import numpy as np
 from numpy.typing import ArrayLike
 
-# A decision that takes random numbers has its own stream, so that no two decisions share them.
+# Each decision that takes random numbers has a stream of its own, so that no two share them.
 _STREAMS = {
     name: number
     for number, name in enumerate(
@@ -26,10 +26,10 @@ _STREAMS = {
     )
 }
 
-# Eight rounds mix the halves well even where one of them holds two or three values.
+# Eight rounds mix the halves well even where one of them has only two or three values.
 _ROUNDS = 8
 
-# Python's integers would make each operation look for a type.
+# With Python integers NumPy would look up a type at each operation.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _BITS_30, _BITS_27, _BITS_31, _BITS_32 = map(np.uint64, (30, 27, 31, 32))
@@ -49,7 +49,7 @@ def mix(value: ArrayLike) -> np.ndarray:
 
 
 def _mix_here(value: np.ndarray) -> np.ndarray:
-    """`mix` in the memory of its argument."""
+    """`mix`, in place."""
     value += _GOLDEN
     shifted = np.empty_like(value)
     np.right_shift(value, _BITS_30, out=shifted)
@@ -122,12 +122,12 @@ def permute(index: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
 
 
 def _remainder(value: np.ndarray, size: np.uint64) -> np.ndarray:
-    """`value % size`, which NumPy computes slower than this."""
+    """`value % size`, computed faster than NumPy does."""
     return value - value // size * size
 
 
 def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Draw from [0, size) without repeating a value before all of them have been drawn.
+    """Draw from [0, size) without repeats, as long as there are values that were not drawn.
 
     A sparse Fisher-Yates shuffle: only the swapped places are kept. After `size` draws a fresh
     round begins.
@@ -141,7 +141,7 @@ def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
     """
     number = np.arange(random.shape[1])[:, None]
     size = np.asarray(size, np.int64)
-    # Places are counted on from round to round, so that those of two rounds never meet.
+    # Places are numbered through all rounds, so that no two rounds share one.
     round_start = number - number % size
     place = number + below(random.T, size - (number - round_start))
     # Draw j takes what is at its place and puts there what was at j. `before` and `drawn` are what
@@ -155,7 +155,7 @@ def distinct_draws(random: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
-    """uint64, a random number for each of some items (integers), named by further integers."""
+    """uint64, a random number for each item (integers), determined by further integers."""
     hashed = np.zeros((), np.uint64)
     for part in parts:
         hashed = mix(hashed ^ np.uint64(part))
@@ -163,10 +163,10 @@ def _random_numbers(items: ArrayLike, *parts: int) -> np.ndarray:
 
 
 def random_below(sizes: ArrayLike, items: ArrayLike, *parts: int) -> np.ndarray:
-    """int64, for each item a random integer in [0, size), for sizes below 2**32."""
+    """int64: a random integer in [0, size) for each item; sizes must be below 2**32."""
     return below(_random_numbers(items, *parts), sizes)
 
 
 def permutation(size: int, *parts: int) -> np.ndarray:
-    """int64 [size]: the numbers below `size` in an order that the other integers name."""
+    """int64 [size]: the numbers below `size` in an order that the other integers determine."""
     return np.argsort(_random_numbers(np.arange(size), *parts), kind="stable")

@@ -15,7 +15,7 @@ from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Packing: many short terms in, few full rows of a fixed length out.
+# First-fit packing of terms into rows.
 #
 # A medical term has about nine word pieces, so a batch with one term per row of 32 is mostly
 # padding. Here several terms share a row. `first_fit_decreasing` decides where each goes,
@@ -30,7 +30,7 @@ LONG_RUN = 100_000  # steps
 
 
 def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Place sequences into rows: longest first, each into the first row with room for it.
+    """Assign sequences to rows: longest first, each into the first row with room for it.
 
     The rows are filled one length at a time: all sequences of one length are placed at once,
     because first fit fills the rows in their order. The result is the textbook algorithm's, without
@@ -59,7 +59,7 @@ def first_fit_decreasing(lengths: np.ndarray, row_length: int) -> tuple[np.ndarr
         )
     lengths_BN = lengths.reshape(-1, lengths.shape[-1])
     blocks = len(lengths_BN)
-    # Of all blocks, longest first, then block by block. Small integers are sorted by counting.
+    # All blocks at once: longest first, then block by block. Small integers are sorted by counting.
     shortness = (row_length - lengths_BN.ravel()).astype(np.min_scalar_type(row_length))
     order = np.argsort(shortness, kind="stable")
     within = lengths_BN + np.arange(blocks)[:, None] * (row_length + 1)
@@ -177,7 +177,7 @@ def plan_sizes(
     run_steps: int = LONG_RUN,
     shapes: int = MOST_SHAPES,
 ) -> RowPlan:
-    """Choose the numbers of rows from what the blocks of a sample of steps need (`_choose_sizes`).
+    """Choose the numbers of rows from the needs of the blocks of a sample of steps.
 
     `ample` is eight standard deviations above the mean, which sums of hundreds of term lengths do
     not reach.
@@ -204,7 +204,8 @@ def plan_sizes(
 def _choose_sizes(
     needed_S: np.ndarray, ample: int, worth: float, shapes: int = MOST_SHAPES
 ) -> tuple[int, ...]:
-    """Rising sizes that leave the fewest rows unused; each is worth compiling, `ample` is the last.
+    """Increasing sizes that leave the fewest rows unused. Each must save enough to be worth a
+    compilation; `ample` is the last.
 
     Args:
         needed_S: rows that the steps of a sample need.
@@ -214,8 +215,9 @@ def _choose_sizes(
     """
     values, counts = np.unique(needed_S, return_counts=True)
     steps = np.concatenate([[0], np.cumsum(counts)])
-    # Dynamic programming. best[i]: the rows computed in all steps that need at most values[i - 1],
-    # and the sizes that do it, of which values[i - 1] is the last; with one size more each time.
+    # Dynamic programming. best[i] is the number of rows computed in all steps that need at most
+    # values[i - 1], and the sizes for it (the last is values[i - 1]); each round allows one more
+    # size.
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(np.inf, ())] * len(values)]
     chosen: tuple[int, ...] = (ample,)
     cost = float(len(needed_S) * ample)
@@ -246,7 +248,7 @@ def rows_in_use(segments: np.ndarray) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a training run asks of batches of groups in packed rows, wherever they come from.
+# What training asks of any source of packed batches in groups.
 
 AHEAD = 4  # steps
 
@@ -280,7 +282,7 @@ class PackedGroups:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the data must be the same when a run goes on."""
+        """What the data must have in common with those of a run that is resumed."""
         return identity_of(self.manifest)
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
@@ -292,11 +294,11 @@ class PackedGroups:
         return rows_in_use(batch["segments"])
 
     def fill(self, batch: Mapping[str, np.ndarray]) -> float:
-        """The part of a batch's tokens that are no padding."""
+        """The share of a batch's tokens that are not padding."""
         return float(np.mean(batch["segments"] > 0))
 
     def with_index(self, index: Path) -> Self:
-        """These batches depend on no index.
+        """These batches: they do not depend on an index.
 
         Raises:
             BadInput: always.
@@ -328,7 +330,7 @@ def packed_blocks(
 def joined(
     start: np.ndarray, chosen: np.ndarray, *arrays: np.ndarray
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The tokens of some sequences, one after the other.
+    """The tokens of some sequences, concatenated.
 
     Args:
         start: int64 [n + 1], where sequences begin.
@@ -348,7 +350,7 @@ def joined(
 def made_ahead(
     make: Callable[[int], dict[str, np.ndarray]], steps: range
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What `make` gives for some steps, made ahead in a thread."""
+    """The result of `make` for each of some steps, computed ahead in a thread."""
     ahead: collections.deque[Future] = collections.deque()
     with ThreadPoolExecutor(1) as maker:
         for step in steps:
@@ -362,7 +364,7 @@ def made_ahead(
 def batch_shapes(
     spec: StepSpec, cut: StepCut, rows: int, packed: tuple[str, ...] = PackedGroups.packed
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each array of a host's batch; `rows` packed rows in a block."""
+    """The shape of each array of a host's batch, with `rows` packed rows in a block."""
     passes, blocks, groups = cut.groups(spec).shape
     return {
         **dict.fromkeys(packed, (passes, blocks, rows, spec.row_length)),
@@ -371,18 +373,20 @@ def batch_shapes(
 
 
 # -------------------------------------------------------------------------------------------------
-# Some terms of the data, by which a run proves what leaves it.
+# Sample terms of the data, with which a run checks exports and other copies of its encoder.
 
 _TERMS = 16
 
 
 def spread(count: int) -> np.ndarray:
-    """int64: numbers of so many things at most TERMS, the first, the last and between them."""
+    """int64: at most TERMS indices into `count` things, evenly spread from the first to the
+    last.
+    """
     return np.unique(np.linspace(0, count - 1, min(_TERMS, count)).astype(np.int64))
 
 
 def decoded_terms(folder: Path, tokens: np.ndarray, start: np.ndarray) -> list[str]:
-    """Some terms as what their tokens say.
+    """Sample terms, decoded from their tokens.
 
     Args:
         folder: of the data; `tokenizer` lies in it.

@@ -1,4 +1,4 @@
-"""What decides the batch of a step: the settings of every kind of draw, and their checks."""
+"""Settings of every kind of draw, which decide the batch of a step, and their checks."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,16 +10,16 @@ import numpy as np
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What settings have to fulfil, of all kinds of batches and of the systems that take them.
+# Checks that the settings of batches and of systems share.
 
 
 def flag_of(name: str) -> str:
-    """The flag of `train` that sets a value: --row-length of row_length."""
+    """The flag of `train` for a setting: --row-length for row_length."""
     return f"--{name.replace('_', '-')}"
 
 
 def check_least(settings: Any, least: float, *names: str) -> None:
-    """BadInput if one of these settings is less."""
+    """Raise BadInput if one of these settings is less than `least`."""
     for name in names:
         if getattr(settings, name) < least:
             raise BadInput(
@@ -28,7 +28,7 @@ def check_least(settings: Any, least: float, *names: str) -> None:
 
 
 def check_rate(settings: Any, *names: str) -> None:
-    """BadInput if one of these settings is no rate of what is left out."""
+    """Raise BadInput if one of these settings is not a dropout rate."""
     for name in names:
         if not 0 <= getattr(settings, name) < 1:
             raise BadInput(
@@ -37,7 +37,7 @@ def check_rate(settings: Any, *names: str) -> None:
 
 
 def check_divides(spec: Any, what: str) -> None:
-    """BadInput if so many of a step do not divide evenly into its groups."""
+    """Raise BadInput if the number of `what` in a step does not divide evenly into its groups."""
     if getattr(spec, what) % spec.groups:
         raise BadInput(
             f"{flag_of(what)} is {getattr(spec, what)} and --groups is {spec.groups}: all groups "
@@ -47,7 +47,7 @@ def check_divides(spec: Any, what: str) -> None:
 
 
 def check_passes(groups: int, passes: int, blocks: int = 1) -> None:
-    """BadInput if the groups of a step do not divide evenly into its passes, and these into blocks.
+    """Raise BadInput if the groups of a step do not divide into passes, or the passes into blocks.
 
     Args:
         groups, passes: of a step.
@@ -71,7 +71,7 @@ def check_passes(groups: int, passes: int, blocks: int = 1) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# What a batch is made of: the numbers that decide the batch of every step, and their cut.
+# Settings of triplet and synonym batches, and how a step is cut into passes and blocks.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class BatchSpec:
 
     @property
     def labels(self) -> int:
-        """The relations that a batch tells of a group: of each triplet, or else of each pair."""
+        """Relations in a batch per group: one for each triplet, or one for each pair."""
         return self.fill_pairs or self.triplets
 
     @property
@@ -133,7 +133,7 @@ class BatchSpec:
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        """The arrays of a batch other than its packed rows, and the shape of each for one group."""
         names = ("concepts", "types") if self.semantic_types else ("concepts",)
         terms = self.terms // self.groups
         return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,)}
@@ -178,7 +178,7 @@ class BatchSpec:
 
 
 class StepSpec(Protocol):
-    """What holds of all settings of batches, whatever a batch is made of."""
+    """What all settings of batches have, whatever a batch is made of."""
 
     @property
     def groups(self) -> int:
@@ -197,12 +197,12 @@ class StepSpec(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the order of the terms, and the dropout."""
+        """The random seed of the order of terms and of dropout."""
         ...
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        """The arrays of a batch other than its packed rows, and the shape of each for one group."""
         ...
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -262,16 +262,16 @@ class RowPlan:
 
     @property
     def ample(self) -> int:
-        """Rows that are enough for any block."""
+        """Enough rows for any block."""
         return self.sizes[-1]
 
     def rows(self, needed: int) -> int:
-        """The smallest number of rows that is enough; `ample` if none is."""
+        """The smallest planned number of rows that is enough; `ample` if none is."""
         return next((rows for rows in self.sizes if needed <= rows), self.ample)
 
 
 class BatchSource(Protocol):
-    """Where the batches of a run come from; a pure function of data, settings and step.
+    """A source of a run's batches: a pure function of data, settings and step.
 
     The arrays of a batch are int32 [P, blocks of this host, ...], but for `floats`.
     """
@@ -293,7 +293,7 @@ class BatchSource(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the data must be the same when a run goes on; plain JSON."""
+        """What the data must have in common with those of a run that is resumed; plain JSON."""
         ...
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
@@ -305,7 +305,7 @@ class BatchSource(Protocol):
         ...
 
     def fill(self, batch: Mapping[str, np.ndarray]) -> float:
-        """The part of a batch's tokens that are no padding."""
+        """The share of a batch's tokens that are not padding."""
         ...
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
@@ -313,7 +313,7 @@ class BatchSource(Protocol):
         ...
 
     def some_terms(self) -> list[str]:
-        """A few strings that are spread over the data, always the same."""
+        """A few strings spread over the data, the same in every run."""
         ...
 
     def with_index(self, index: Path) -> Self:
@@ -326,7 +326,7 @@ class BatchSource(Protocol):
 
 
 # -------------------------------------------------------------------------------------------------
-# What a batch of nearest neighbours is made of: the settings of CODER++.
+# Settings of batches with nearest neighbours (CODER++).
 
 NEIGHBOURS = "neighbours.npy"  # of an index: int32 [A, k]; `NeighbourDraw` says of what
 
@@ -357,7 +357,7 @@ class NeighbourSpec(BatchSpec):
 
     @property
     def mined_triplets(self) -> int:
-        """The triplets of a group whose room neighbours take."""
+        """The triplets of a group that are replaced by neighbours."""
         return round(self.mined_share * self.triplets)
 
     @property
@@ -371,13 +371,13 @@ class NeighbourSpec(BatchSpec):
         return -(-self.mined_pairs // (1 + self.neighbours))
 
     def drawn(self) -> BatchSpec:
-        """What the rest of a group is made of; there must be some."""
+        """The settings of the rest of a group, of which there must be some."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(BatchSpec)}
         return BatchSpec(**{**fields, "triplets": self.triplets - self.mined_triplets})
 
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        # Of a slotted dataclass: super() without arguments means the class before it had slots.
+        # In a slotted dataclass, super() without arguments names the class before it got slots.
         values = BatchSpec.hyperparameters(self)
         if self.mined_share:
             of_each = f"{self.neighbours} nearest {self.neighbours_of} of each"
@@ -415,7 +415,7 @@ class NeighbourSpec(BatchSpec):
 
 
 # -------------------------------------------------------------------------------------------------
-# What a batch of terms is made of: the settings of MLNorm.
+# Settings of batches of terms (MLNorm).
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +440,7 @@ class TermSpec:
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of a batch beside its packed rows, and the shape of each in one group."""
+        """The arrays of a batch other than its packed rows, and the shape of each for one group."""
         return dict.fromkeys(("concepts", "semantic_groups"), (self.terms // self.groups,))
 
     def hyperparameters(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Batches: a dataset in, the packed batch of any step out.
+"""The packed batch of any step of a dataset, and the stream of them.
 
 The batch of a step is a pure function of (dataset, BatchSpec, step), so a run can start at any
 step, on any number of hosts, and each host builds only its own share of the groups. How a step is
@@ -29,7 +29,7 @@ from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut, TermSp
 from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process import BadInput
 
-# Steps far beyond any run: the number of rows is planned on their batches.
+# Steps far beyond any run; the number of rows is planned with their batches.
 _FIRST_PLANNING_STEP = 2**40
 _PLANNING_GROUPS = 1600
 _MOST_AT_ONCE, _TERMS_AT_ONCE = 8, 1 << 14  # of steps that are made together
@@ -79,11 +79,11 @@ class BatchMaker(PackedGroups):
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
     def some_terms(self) -> list[str]:
-        """A few terms that are spread over the data, always the same."""
+        """A few terms spread over the data, the same in every run."""
         return decoded_terms(self.folder, self.dataset.tokens, self.dataset.token_start)
 
     def with_index(self, index: Path) -> Self:
-        """The same data with the neighbours of an index; its plan of rows stays.
+        """The same data with the neighbours of an index; the planned numbers of rows stay.
 
         Raises:
             BadInput: if there is nothing here that depends on one, or it is of other data.
@@ -119,7 +119,7 @@ class BatchMaker(PackedGroups):
         return {name: array[0] for name, array in self._at_once(range(step, step + 1)).items()}
 
     def _at_once(self, steps: range) -> dict[str, np.ndarray]:
-        """As `batch`, of several steps [S, P, B, ...]: the fewer calls of NumPy, the faster."""
+        """`batch` for several steps at once [S, P, B, ...]: fewer calls of NumPy are faster."""
         shape = (len(steps), *self.groups.shape)
         first = np.arange(len(steps))[:, None] * self.spec.groups
         drawn = self.draw(steps[0], (first + self.groups.ravel()).ravel())
@@ -151,14 +151,14 @@ class BatchMaker(PackedGroups):
     def batches(
         self, first_step: int, last_step: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of steps first_step to last_step - 1 (or endless), made ahead."""
+        """The batches of steps first_step to last_step - 1 (or endless), computed ahead."""
         at_once = max(1, min(_MOST_AT_ONCE, _TERMS_AT_ONCE // self.spec.terms))
         for made in _streamed(self._at_once, tuple(self.shapes(1)), first_step, last_step, at_once):
             for nth in range(len(made["tokens"])):
                 yield {name: array[nth] for name, array in made.items()}
 
     def unpacked_batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """As `batches`, of `unpacked`."""
+        """As `batches`, but made by `unpacked`."""
         yield from made_ahead(self.unpacked, range(first_step, last_step))
 
 
@@ -169,12 +169,12 @@ def _streamed(
     last_step: int | None,
     at_once: int,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What `make` gives for steps first_step to last_step - 1 (or endless), through tf.data.
+    """The results of `make` for steps first_step to last_step - 1 (or endless), through tf.data.
 
     Where TensorFlow is not installed a thread makes them ahead.
 
     Args:
-        make: steps in, the arrays of their batches out; int32.
+        make: from a range of steps to the arrays of their batches, int32.
         names: of the arrays.
         first_step, last_step: which steps.
         at_once: steps that `make` is asked for.
@@ -203,11 +203,11 @@ def _streamed(
         made = tf.numpy_function(arrays, [begin], [tf.int32] * len(names))
         return dict(zip(names, made, strict=True))
 
-    # One thread: Python's lock makes two slower than one.
+    # One thread: with two, Python's interpreter lock makes it slower.
     stream = tf.data.Dataset.range(first_step, last, at_once).map(mapped)
     opened = [stream.prefetch(-(-AHEAD // at_once)).as_numpy_iterator()]
-    # TensorFlow's threads must not ask for Python once it has begun to end: they would wait for
-    # ever, and it for them.
+    # TensorFlow's threads must not call Python once it has begun to shut down: each would wait for
+    # the other for ever.
     atexit.register(opened.clear)
     error_of_tensorflow = tf.errors.OpError  # `tf` may have gone then
     try:
@@ -226,7 +226,7 @@ def _streamed(
 
 
 def _too_few_rows(what: str) -> str:
-    """The message where a batch needs more rows than were planned."""
+    """The message for a batch that needs more rows than were planned."""
     return (
         f"the plan for packed rows does not hold: {what}. Set --rows to a larger number and give "
         "the same command again: the run goes on where it stopped, and rows change no result"

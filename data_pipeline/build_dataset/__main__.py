@@ -14,20 +14,23 @@ sentence: asthma, is a, lung disease.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.buckets import address, in_bucket
-from data_pipeline.process import run_parsed
+from data_pipeline.flags import run_parsed
+
+if TYPE_CHECKING:
+    from data_pipeline.build_dataset.options import BuildOptions
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build: a manifest in, a readable table out.
+# The closing report of a build, as a table.
 
 
 def _closing_report(manifest: Manifest, out: str | Path) -> str:
-    """What was read, dropped (by reason) and kept, and how the terms became tokens."""
+    """What was read, what was dropped (by reason) and kept, and how terms were tokenized."""
     counts, report = manifest.counts, manifest.report
     per_concept = counts.terms / counts.concepts
     per_term = counts.tokens / counts.terms
@@ -123,17 +126,11 @@ _COMMON = (
 def main(argv: list[str] | None = None, name: str = "python -m data_pipeline.build") -> int:
     """Runs the command; its exit status is that of `run_command`."""
 
-    def add(parser: argparse.ArgumentParser) -> None:
-        # Imported here: what is not installed is then said by name.
-        from data_pipeline.build_dataset.options import add_arguments
-
-        add_arguments(parser)
-
     return run_parsed(
         name,
         __doc__,
         _EXAMPLES,
-        add,
+        _options,
         _build,
         argv,
         common=_COMMON,
@@ -142,14 +139,21 @@ def main(argv: list[str] | None = None, name: str = "python -m data_pipeline.bui
     )
 
 
-def _build(args: argparse.Namespace) -> int:
-    """Builds the dataset, and says what is in it."""
+def _options() -> type[BuildOptions]:
+    # Imported here: what is not installed is then said by name.
+    from data_pipeline.build_dataset.options import BuildOptions
+
+    return BuildOptions
+
+
+def _build(options: BuildOptions) -> int:
+    """Builds the dataset and prints what it holds."""
     # Imported late: TensorFlow takes seconds, which --help should not cost.
     from data_pipeline.build_dataset.build import build_dataset, build_in_bucket
-    from data_pipeline.build_dataset.options import options_from
+    from data_pipeline.build_dataset.options import with_language_sources
     from data_pipeline.dataset.store import read_manifest
 
-    options = options_from(args)
+    options = with_language_sources(options)
     if in_bucket(options.out):
         print(_closing_report(build_in_bucket(options), address(options.out)))
     else:

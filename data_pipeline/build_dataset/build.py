@@ -71,12 +71,12 @@ from data_pipeline.terminology.mentions import read_supervised
 from data_pipeline.terminology.terminology import Terminology, read_terminology
 
 # -------------------------------------------------------------------------------------------------
-# A disk that is full while a dataset is built, said in a message.
+# A full disk during a build.
 
 
 @contextmanager
 def _explain_full_disk(work: Path) -> Iterator[None]:
-    """Turns 'no space left' from Python or TensorFlow into BadInput."""
+    """Turns 'no space left', from Python or TensorFlow, into BadInput."""
     try:
         yield
     except (OSError, tf.errors.ResourceExhaustedError) as error:
@@ -97,7 +97,7 @@ def _explain_full_disk(work: Path) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# `BuildOptions` in, a finished dataset folder out: read, hold out, tokenize, write, rename.
+# The build itself: read, hold out, tokenize, write, rename.
 #
 # All work happens in a hidden folder beside --out whose name carries the build's fingerprint. The
 # same build finds its finished shards there; another build of the same --out starts over.
@@ -135,7 +135,8 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
 
 
 def build_in_bucket(options: BuildOptions) -> Manifest:
-    """Builds as `build_dataset` on this machine, publishes the dataset, and returns its manifest.
+    """Builds on this machine as `build_dataset` does, publishes the dataset, and returns its
+    manifest.
 
     If the publishing fails, the same command does only that again.
     """
@@ -182,7 +183,7 @@ def _build_in(
 def _hold_out(
     options: BuildOptions, terminology: Terminology, excluded: pl.DataFrame | None, folder: Path
 ) -> tuple[Terminology, HeldOutCounts | None, HeldOutConcepts | UnsetType]:
-    """Writes what is held out; the terminology without it, and what the manifest says of it.
+    """Writes what is held out; returns the remaining terminology, and an entry for the manifest.
 
     Concepts go first, so that no synonym is asked for, nor among the answers, that is in none.
     """
@@ -224,7 +225,7 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
 
 
 def _write_small_tables(source: Source, work: Path) -> None:
-    """Writes retired_cuis.tsv and xrefs.tsv, where the source has them."""
+    """Writes retired_cuis.tsv and xrefs.tsv if the source has them."""
     for name, table in (("retired_cuis", source.retired), ("xrefs", source.xrefs)):
         if table.height:
             table.write_csv(work / f"{name}.tsv", separator="\t", quote_style="never")
@@ -295,7 +296,7 @@ def _counts(terminology: Terminology, shards: Sequence[DescribedShard]) -> Count
 
 
 def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool:
-    """True if `out` already is the wanted dataset; raises BadInput if something else is there."""
+    """Whether `out` already is the wanted dataset; raises BadInput if something else is there."""
     out = options.out
     recover_folder(out)  # of a build that was killed while it replaced another
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
@@ -328,7 +329,7 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
 
 
 def _remove_other_builds(out: Path, work: Path) -> None:
-    """Removes what builds of the same --out with other arguments left behind."""
+    """Removes unfinished builds of the same --out with other arguments."""
     for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
         if other != work and other.is_dir():
             with _locked(other):

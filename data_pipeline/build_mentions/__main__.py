@@ -15,11 +15,13 @@ The dictionary is code<TAB>name without a header (code.txt of CHIP-2019); a tabl
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from data_pipeline.process import run_parsed
+from data_pipeline.flags import run_parsed
+
+if TYPE_CHECKING:
+    from data_pipeline.build_mentions.build import MentionOptions
 
 _EXAMPLES = """\
 examples:
@@ -48,112 +50,23 @@ _COMMON = (
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
     name = "python -m data_pipeline.build_mentions"
-    return run_parsed(name, __doc__, _EXAMPLES, add_arguments, _build, argv, common=_COMMON)
+    return run_parsed(name, __doc__, _EXAMPLES, _options, _build, argv, common=_COMMON)
 
 
-def _build(args: argparse.Namespace) -> int:
-    """Builds the folder, and says what is in it."""
-    # Imported here: what is not installed is then said by name, and --help is quick.
-    from data_pipeline.build_mentions.build import MentionOptions, build_mentions, mentions_report
+def _options() -> type[MentionOptions]:
+    # Imported here: what is not installed is then said by name.
+    from data_pipeline.build_mentions.build import MentionOptions
 
-    values = vars(args)
-    values["gold_as"] = values.pop("gold")
-    for name in ("train", "dev", "test", "mention_types"):
-        values[name] = tuple(values[name])
-    dataset = build_mentions(MentionOptions(**values))
+    return MentionOptions
+
+
+def _build(options: MentionOptions) -> int:
+    """Builds the folder and prints what it holds."""
+    from data_pipeline.build_mentions.build import build_mentions, mentions_report
+
+    dataset = build_mentions(options)
     print(mentions_report(dataset.manifest, dataset.folder))
     return 0
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options of the command."""
-    _add_required(parser.add_argument_group("required"))
-    _add_mentions(parser.add_argument_group("mentions"))
-    _add_strings(parser.add_argument_group("strings"))
-    output = parser.add_argument_group("output")
-    output.add_argument("--name", default="", help="of the data (default: the dictionary's file)")
-    output.add_argument("--release", default="", metavar="NAME", help="of the data")
-    output.add_argument("--overwrite", action="store_true", help="replace the mentions at --out")
-
-
-def _add_required(required: argparse._ArgumentGroup) -> None:
-    required.add_argument(
-        "--train",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="mentions with gold to train on",
-    )
-    for name, metavar, what in (
-        ("--dictionary", "PATH", "codes and names that are searched for mentions"),
-        ("--out", "DIR", "folder to make"),
-    ):
-        required.add_argument(name, type=Path, required=True, metavar=metavar, help=what)
-    required.add_argument(
-        "--tokenizer",
-        required=True,
-        metavar="MODEL",
-        help="folder or hub id of the encoder that will be trained",
-    )
-
-
-def _add_mentions(mentions: argparse._ArgumentGroup) -> None:
-    for name, what in (("--dev", "mentions to choose by"), ("--test", "mentions to report on")):
-        mentions.add_argument(name, type=Path, nargs="+", default=(), metavar="FILE", help=what)
-    mentions.add_argument(
-        "--hold-out",
-        type=float,
-        default=0,
-        metavar="FRACTION_OR_COUNT",
-        help="in place of --dev: the last mentions of --train, a fraction below 1 or a number "
-        "(default: none)",
-    )
-    mentions.add_argument(
-        "--distinct",
-        action="store_true",
-        help="train on each mention with its gold once, however often texts repeat it: an epoch "
-        "of NCBI disease is a third as long then (CHIP-2019 repeats none)",
-    )
-    mentions.add_argument(
-        "--gold",
-        choices=("names", "codes"),
-        help="how gold is written (default: whichever of both the dictionary has more of). Of "
-        "names, each distinct one is a concept, however many codes it has; of codes, each is a "
-        "concept with all its names",
-    )
-    mentions.add_argument(
-        "--mention-types",
-        nargs="+",
-        default=(),
-        metavar="TYPE",
-        help="of PubTator, the types of mentions to take, such as Disease (default: all)",
-    )
-
-
-def _add_strings(strings: argparse._ArgumentGroup) -> None:
-    strings.add_argument(
-        "--keywords",
-        type=Path,
-        metavar="FILE",
-        help="word<TAB>kind in each line, such as sites and types of procedures, which a ranker "
-        "looks at apart; `python -m data_pipeline.derive_keywords` makes one from a dictionary "
-        "(default: none)",
-    )
-    strings.add_argument(
-        "--cleaning",
-        default="none",
-        metavar="RULES",
-        help="how strings are cleaned before they are tokenized: none, lookup, mlnorm or paper, "
-        "which drops what stands in brackets (default: none)",
-    )
-    strings.add_argument(
-        "--max-length",
-        type=int,
-        default=64,
-        metavar="N",
-        help="longest string in tokens, special tokens included (default: 64)",
-    )
 
 
 if __name__ == "__main__":

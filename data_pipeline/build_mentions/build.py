@@ -1,4 +1,4 @@
-"""The build of a folder of mentions: options, the work, the closing report."""
+"""The build of a folder of mentions: its options, the work, the closing report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tokenizers
@@ -34,6 +34,7 @@ from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.corpora import (
     GoldMention,
@@ -54,46 +55,77 @@ from data_pipeline.terminology.mentions import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Everything that decides what a folder of mentions holds, checked before any file is read.
+# Everything that decides what a folder of mentions holds.
 
 
 @dataclass(frozen=True, kw_only=True)
 class MentionOptions:
-    """Options of a build; `python -m data_pipeline.build_mentions --help` explains each.
+    """Everything that decides what a folder of mentions holds."""
 
-    Attributes:
-      train, dev, test: files of mentions with their gold, one after the other; of dev and test
-        there may be none.
-      dictionary: what is searched for them.
-      tokenizer: folder or hub id of the encoder's.
-      out: folder to make.
-      keywords: file of word<TAB>kind; None: no token has a kind.
-      gold_as: how gold is written; None: whichever of both the dictionary has more of.
-      mention_types: of PubTator, the types that are taken; none: all.
-      distinct: leave out mentions of train that come again with the same gold.
-      hold_out: the last mentions of train that become dev: a fraction (< 1) or a count; 0: none.
-      cleaning: name of a rule set of `clean.CLEANING`.
-      max_length: longest string in tokens, special tokens included.
-      name, release: of the data; "": from the dictionary's file.
-      overwrite: replace a folder of mentions that is already at `out`.
-    """
-
-    train: tuple[Path, ...]
-    dictionary: Path
-    tokenizer: str | Path
-    out: Path
-    dev: tuple[Path, ...] = ()
-    test: tuple[Path, ...] = ()
-    keywords: Path | None = None
-    gold_as: GoldAs | None = None
-    mention_types: tuple[str, ...] = ()
-    distinct: bool = False
-    hold_out: float = 0
-    cleaning: str = "none"
-    max_length: int = 64
-    name: str = ""
-    release: str = ""
-    overwrite: bool = False
+    train: Annotated[
+        tuple[Path, ...], Flag("mentions with gold to train on", "FILE", heading="required")
+    ]
+    dictionary: Annotated[Path, Flag("codes and names that are searched for mentions", "PATH")]
+    tokenizer: Annotated[
+        str | Path, Flag("folder or hub id of the encoder that will be trained", "MODEL")
+    ]
+    out: Annotated[Path, Flag("folder to make", "DIR")]
+    dev: Annotated[tuple[Path, ...], Flag("mentions to choose by", "FILE", heading="mentions")] = ()
+    test: Annotated[tuple[Path, ...], Flag("mentions to report on", "FILE")] = ()
+    keywords: Annotated[
+        Path | None,
+        Flag(
+            "word<TAB>kind in each line, such as sites and types of procedures, which a ranker "
+            "looks at apart; `python -m data_pipeline.derive_keywords` makes one from a dictionary "
+            "(default: none)",
+            "FILE",
+            heading="strings",
+        ),
+    ] = None
+    gold_as: Annotated[
+        GoldAs | None,
+        Flag(
+            "how gold is written (default: whichever of both the dictionary has more of). Of "
+            "names, each distinct one is a concept, however many codes it has; of codes, each is a "
+            "concept with all its names",
+            name="--gold",
+            heading="mentions",
+        ),
+    ] = None
+    mention_types: Annotated[
+        tuple[str, ...],
+        Flag("of PubTator, the types of mentions to take, such as Disease (default: all)", "TYPE"),
+    ] = ()
+    distinct: Annotated[
+        bool,
+        Flag(
+            "train on each mention with its gold once, however often texts repeat it: an epoch of "
+            "NCBI disease is a third as long then (CHIP-2019 repeats none)"
+        ),
+    ] = False
+    hold_out: Annotated[
+        float,
+        Flag(
+            "in place of --dev: the last mentions of --train, a fraction below 1 or a number "
+            "(default: none)",
+            "FRACTION_OR_COUNT",
+        ),
+    ] = 0
+    cleaning: Annotated[
+        str,
+        Flag(
+            "how strings are cleaned before they are tokenized: none, lookup, mlnorm or paper, "
+            "which drops what stands in brackets",
+            "RULES",
+            heading="strings",
+        ),
+    ] = "none"
+    max_length: Annotated[int, Flag("longest string in tokens, special tokens included")] = 64
+    name: Annotated[str, Flag("of the data (default: the dictionary's file)", heading="output")] = (
+        ""
+    )
+    release: Annotated[str, Flag("of the data", "NAME")] = ""
+    overwrite: Annotated[bool, Flag("replace the mentions at --out")] = False
 
     def validate(self) -> None:
         """Raises BadInput for values that no build can use."""
@@ -122,7 +154,7 @@ class MentionOptions:
 
 
 # -------------------------------------------------------------------------------------------------
-# `MentionOptions` in, a finished folder of mentions out: read, resolve, tokenize, write.
+# The build itself: read, resolve, tokenize, write.
 
 _MOST_WARNINGS = 10  # of a kind that are written out in the manifest
 
@@ -171,7 +203,7 @@ def _check_free(options: MentionOptions) -> None:
 
 
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
-    """The mentions of each split that is given, or held out of train."""
+    """The mentions of each split, given as a file or held out of train."""
     read: dict[str, GoldMentions] = {}
     _check_types(options)
     for split in SPLITS:
@@ -199,7 +231,7 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
 
 
 def _check_types(options: MentionOptions) -> None:
-    """BadInput if a type of mentions that is asked for is in none of the files."""
+    """Raise BadInput if none of the files has a type of mention that is asked for."""
     files = [path for split in SPLITS for path in getattr(options, split)]
     texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
     found = set[str]().union(*map(types_of, texts))
@@ -211,7 +243,7 @@ def _check_types(options: MentionOptions) -> None:
 
 
 def _distinct(read: GoldMentions) -> GoldMentions:
-    """The same, but each mention with its gold once."""
+    """The same mentions without duplicates (same mention, same gold)."""
     first: dict[tuple[str, frozenset[str]], GoldMention] = {}
     for row in read.rows:
         first.setdefault((row.mention, frozenset(row.gold)), row)
@@ -221,7 +253,7 @@ def _distinct(read: GoldMentions) -> GoldMentions:
 
 
 def _check_reachable(sets: Mapping[str, MentionSet], options: MentionOptions, form: str) -> None:
-    """BadInput if a split has no gold in the dictionary."""
+    """Raise BadInput if the dictionary has no gold concept of a split."""
     for split, found in sets.items():
         if (found.gold == UNREACHABLE).all():
             raise BadInput(
@@ -293,7 +325,7 @@ def _dataset(
 def _token_counts(
     what: str, table: TokenTable, unknown: int | None, kinds: Sequence[str]
 ) -> dict[str, int]:
-    """How many tokens a table has, how many are unknown, how many strings have keywords."""
+    """The numbers of tokens, of unknown tokens, and of strings with keywords in a table."""
     counts = {
         f"{what}: tokens": len(table.tokens),
         f"{what}: unknown tokens": int((table.tokens == unknown).sum()),
@@ -338,11 +370,11 @@ def _manifest(
 
 
 # -------------------------------------------------------------------------------------------------
-# The closing report of a build of mentions: a manifest in, a readable table out.
+# The closing report of a build of mentions, as a table.
 
 
 def mentions_report(manifest: MentionManifest, out: Path) -> str:
-    """What was read, what was odd in it, and how the strings became tokens."""
+    """What was read, what was unusual in it, and how the strings were tokenized."""
     rows = [(name, f"{count:,}") for name, count in manifest.counts.items() if count]
     width = max(len(name) for name, _ in rows)
     title = f"{manifest.name} {manifest.release}".strip() + f": {out}"

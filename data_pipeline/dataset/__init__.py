@@ -1,1 +1,1 @@
-"""The dataset on disk: written, read, and as a dictionary of terms."""
+"""Datasets on disk: their writer and reader, and dictionaries of terms."""

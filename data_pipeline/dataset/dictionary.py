@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.files.buckets import local_file
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
@@ -36,7 +37,8 @@ from data_pipeline.files.tables import (
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
-from data_pipeline.sources.rrf import read_rrf, read_types
+from data_pipeline.sources.read_source import is_release_folder, read_source
+from data_pipeline.sources.rrf import read_types
 from data_pipeline.sources.term_tables import (
     EXPECTED,
     SAVE_AS_UTF8,
@@ -53,12 +55,12 @@ from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_bits, g
 from data_pipeline.terminology.terminology import offsets
 
 # -------------------------------------------------------------------------------------------------
-# What of a dictionary is taken: terms of some languages and vocabularies, concepts of a kind.
+# The part of a dictionary that is used: some languages, vocabularies or semantic types.
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Of a release or a dataset, the terms to take; what is empty chooses all."""
+    """The terms to take from a release or a dataset; an empty field selects all."""
 
     languages: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -66,7 +68,7 @@ class _Choice:
     types: tuple[str, ...] = ()
 
     def options(self) -> dict[str, tuple[str, ...]]:
-        """The options of the commands, for messages."""
+        """The values of each command-line option, for messages."""
         return {
             "--dictionary-languages": self.languages,
             "--dictionary-sources": self.sources,
@@ -75,7 +77,7 @@ class _Choice:
         }
 
     def check(self, languages: Sequence[str], vocabularies: Sequence[str], path: Path) -> None:
-        """BadInput for a value that no term has."""
+        """Raise BadInput for a value that no term has."""
         there = (languages, vocabularies, vocabularies)
         for (option, asked), known in zip(self.options().items(), there, strict=False):
             if missing := sorted(set(asked) - set(known)):
@@ -85,7 +87,7 @@ class _Choice:
                 )
 
     def types_among(self, known: Sequence[str], path: Path) -> list[int]:
-        """The places in `known` of the semantic types to keep.
+        """The indices into `known` of the semantic types to use.
 
         A type may be asked for by its number (T047), its name, or both as they stand in `known`, in
         whatever case; several may stand in one string with commas between them, as names hold
@@ -113,7 +115,7 @@ class _Choice:
         return sorted(chosen)
 
     def check_left(self, terms: int, path: Path) -> None:
-        """BadInput for a choice that leaves no term."""
+        """Raise BadInput if the choice leaves no term."""
         if not terms:
             asked = [option for option, values in self.options().items() if values]
             other = f"other values for {' and '.join(asked)}" if asked else "another dictionary"
@@ -122,11 +124,11 @@ class _Choice:
             )
 
     def named(self, path: Path) -> str:
-        """The path, and what is chosen of it."""
+        """The path, followed by the values chosen."""
         return " ".join([str(path), *(one for asked in self.options().values() for one in asked)])
 
     def record(self) -> dict[str, list[str]]:
-        """What a record of the dictionary says."""
+        """The choice, as it is recorded with results."""
         types = {"semantic_types": list(self.types)} if self.types else {}
         return {
             "languages": list(self.languages),
@@ -137,18 +139,18 @@ class _Choice:
 
 
 def _is_type_number(word: str) -> bool:
-    """Whether a word is the number of a semantic type of the UMLS, as T047 is."""
+    """Whether a word is the number of a UMLS semantic type, such as T047."""
     return len(word) == 4 and word[0] == "T" and word[1:].isdecimal()
 
 
 # -------------------------------------------------------------------------------------------------
-# The rows of a dictionary, and what is known of its concepts.
+# The rows of a dictionary, and what its source knows of its concepts.
 
 _Strings = Sequence[str] | pl.Series
 
 
 class AboutConcept(NamedTuple):
-    """What a dictionary says of a concept."""
+    """What a dictionary says of one concept."""
 
     preferred: str  # its preferred name, as the source writes it
     codes: tuple[tuple[str, str], ...] = ()  # (vocabulary, code there)
@@ -156,7 +158,9 @@ class AboutConcept(NamedTuple):
 
 
 class _DictionaryRows(NamedTuple):
-    """What a release, a dataset or a table gives to its `Dictionary`, where each is explained."""
+    """What a release, a dataset or a table contributes to a `Dictionary`, which explains the
+    fields.
+    """
 
     terms: list[str]
     concepts: list[str]
@@ -168,7 +172,7 @@ class _DictionaryRows(NamedTuple):
 
 @dataclass(frozen=True)
 class _Columns:
-    """What is known of concepts, as columns.
+    """What is known of concepts, column by column.
 
     Attributes:
       concepts, preferred: [C], identifiers in their order, and preferred names.
@@ -189,7 +193,7 @@ class _Columns:
 
 
 class _ConceptTable(Mapping[str, AboutConcept]):
-    """What a source tells of its concepts: read when it is first asked for, and made one by one."""
+    """What a source knows of its concepts: read at the first look-up, one object per look-up."""
 
     def __init__(self, read: Callable[[], _Columns], sources: Sequence[str] = ()):
         """
@@ -227,20 +231,20 @@ class _ConceptTable(Mapping[str, AboutConcept]):
 
 
 def _shared(sets: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
-    """The sets as tuples, equal ones as one object: the terms of a UMLS have few different ones."""
+    """The sets as tuples, equal ones shared: few of a UMLS's millions of sets differ."""
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     return [known.setdefault(one, one) for one in map(tuple, sets)]
 
 
 # -------------------------------------------------------------------------------------------------
-# A dataset folder in, the rows of its dictionary out.
+# The rows of a dataset folder.
 
-# Of a dataset's manifest, what a record of its terms says.
+# The keys of a dataset's manifest that are recorded with its terms.
 _DATASET = ("name", "release", "filters", "cleaning", "content_hash")
 
 
 def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
-    """Terms as they were cleaned for training, or, with `raw`, as their source writes them.
+    """Terms as cleaned for training or, with `raw`, as their source writes them.
 
     Of each concept the preferred one comes first.
     """
@@ -297,7 +301,9 @@ def _concept_of_term(dataset: TripletDataset) -> np.ndarray:
 
 
 def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Columns:
-    """What a dataset says of its concepts; their names in these languages, where they have any."""
+    """What a dataset knows of its concepts; names are in the chosen languages where there are
+    any.
+    """
     source, cuis = dataset.source, dataset.cuis
     assert source is not None and cuis is not None, "they were asked for"
     languages, named = dataset.manifest.languages, dataset.term_start[:-1].copy()
@@ -318,7 +324,7 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
 
 
 # -------------------------------------------------------------------------------------------------
-# MEDIC, the diseases of CTD, as it comes with NCBI disease: a line for each of them.
+# MEDIC, the disease dictionary of CTD, as distributed with NCBI disease: one line per disease.
 #
 # `id|other ids||name|synonym|...`, such as `C567755|613097||Tooth Agenesis, Selective, 6|STHAG6`.
 # The identifiers are of MeSH or OMIM. The first one names the concept, the others mean the same.
@@ -330,13 +336,16 @@ _MESH, _OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
 
 
 def _is_medic(path: Path) -> bool:
-    """Whether the first line of a file of "||" has identifiers as MEDIC has them."""
+    """Whether the first line of a "
+
+    " file has identifiers like MEDIC's.
+    """
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")
     return _FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
 
 
 def _rows_of_medic(path: Path) -> _DictionaryRows:
-    """The names, a row for each concept that has it.
+    """The names of MEDIC, with a row for each concept that has the name.
 
     Raises:
       BadInput: a broken line.
@@ -364,19 +373,30 @@ def _rows_of_medic(path: Path) -> _DictionaryRows:
 
 
 # -------------------------------------------------------------------------------------------------
-# The MRCONSO.RRF of a release in, the rows of its dictionary out.
+# The dictionary of a release or an ontology that was not built.
+
+
+def _is_release(path: Path) -> bool:
+    """Whether a path is a source of terms that a dataset could be built of, but no table."""
+    name = path.name.lower()
+    packed = name.endswith((".obo", ".obo.gz", ".zip", ".nlm"))
+    return packed or name.startswith("mrconso.rrf") or is_release_folder(path)
 
 
 @contextmanager
 def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
-    """Terms of a release that are not suppressed, and semantic types, as a `Source` has them."""
+    """Terms of a source that are not suppressed, and semantic types, as a `Source` has them."""
     with tempfile.TemporaryDirectory() as scratch:
-        atoms = read_rrf(path, Path(scratch)).atoms
-        yield atoms.filter(term_drop_reason(Filters()).is_null()), read_types(path, Path(scratch))
+        source, types = read_source(path, Path(scratch)), None
+        if path.name.upper().startswith("MRCONSO.RRF"):
+            types = read_types(path, Path(scratch))
+        terms = source.atoms.filter(term_drop_reason(Filters()).is_null())
+        yield terms, source.types if types is None else types
 
 
 def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
-    """Terms that are not suppressed, as they stand; of each concept the preferred one first.
+    """The unsuppressed terms of a release, uncleaned; the preferred term of each concept comes
+    first.
 
     With `raw`, what is known of the concepts is read at once: what is wrong with it is then said
     before the terms are used.
@@ -420,11 +440,11 @@ def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
 
 
 def _of_types(types: pl.LazyFrame | None, choice: _Choice, path: Path) -> pl.LazyFrame:
-    """The identifiers of concepts that have one of the semantic types of the choice."""
+    """The identifiers of concepts with one of the chosen semantic types."""
     if types is None:
         raise BadInput(
-            f"--semantic-types {' '.join(choice.types)}: found no MRSTY.RRF beside {path}; "
-            "expected it there, as it says the types of concepts"
+            f"--semantic-types {' '.join(choice.types)}: found no semantic types in {path}, nor a "
+            "MRSTY.RRF beside it; expected a source that says the types of concepts"
         )
     known = types.select(pl.col("type").unique().sort()).collect()["type"].to_list()
     asked = [known[place] for place in choice.types_among(known, path)]
@@ -434,7 +454,7 @@ def _of_types(types: pl.LazyFrame | None, choice: _Choice, path: Path) -> pl.Laz
 def _columns_of_release(
     atoms: pl.LazyFrame, types: pl.LazyFrame | None, cuis: pl.Series, choice: _Choice
 ) -> _Columns:
-    """What a release says of some concepts; their names in the languages of the choice."""
+    """What a release knows of some concepts; names are in the chosen languages."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").lazy()
     in_language = term_drop_reason(Filters(languages=choice.languages)).is_null()
     names = (
@@ -476,13 +496,13 @@ def _columns_of_release(
 
 
 def _places(column: pl.Series, known: list[str]) -> np.ndarray:
-    """int32: where in `known` each value is."""
+    """int32: the index of each value in `known`."""
     places = dict(zip(known, range(len(known)), strict=True))
     return column.replace_strict(places, return_dtype=pl.Int32).to_numpy()
 
 
 # -------------------------------------------------------------------------------------------------
-# Dictionaries in tables: by a header that names the columns; without one, term<TAB>concept.
+# Dictionaries in tables: with a header that names the columns, or as term<TAB>concept without one.
 
 _LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
 _MOST = 0.9  # of these look like it
@@ -492,7 +512,7 @@ _LETTERS = 6  # a code has no more, unless all are capitals
 
 
 def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
-    """The chosen rows of a table whose header names its columns, as `term_tables._NAMES` has them.
+    """The chosen rows of a table whose header names its columns (`term_tables._NAMES`).
 
     Concepts come in the order of the table, of each the preferred terms first.
 
@@ -523,7 +543,9 @@ def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
 
 
 def _first_fields(path: Path) -> list[str]:
-    """What tabs divide in the first line that is not empty; what is no UTF-8 is said later."""
+    """The fields of the first line that is not empty; bytes that are not UTF-8 are reported
+    later.
+    """
     try:
         with path.open("rb") as file:
             for line in bounded_lines(file, str(path)):
@@ -536,7 +558,7 @@ def _first_fields(path: Path) -> list[str]:
 
 
 def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:
-    """The rows that a choice takes of a table."""
+    """The rows of a table that a choice selects."""
     frame, path = table.frame.with_row_index("row"), table.path
     needed = ("language", "vocabulary", "vocabulary", "type")
     for (option, asked), role in zip(choice.options().items(), needed, strict=True):
@@ -581,7 +603,9 @@ def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:
 
 
 def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: _Choice) -> dict[str, AboutConcept]:
-    """Of each concept its first term, its codes in the vocabularies chosen, and its types."""
+    """The first term of each concept, its codes in the chosen vocabularies, and its semantic
+    types.
+    """
     coded = frame.filter(pl.col("code") != "")
     if choice.sources:
         coded = coded.filter(pl.col("vocabulary").is_in(choice.sources))
@@ -600,12 +624,12 @@ def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: _Choice) -> dict[str
 
 
 def _values(column: pl.Series) -> list[str]:
-    """The distinct values of a column, without the empty one."""
+    """The distinct values of a column, without the empty string."""
     return sorted(set(column.to_list()) - {""})
 
 
 def _terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[str, str]]:
-    """Rows of term and concept; without a header, where they look like code and name, swapped."""
+    """Rows as (term, concept): swapped where a file without a header looks like code<TAB>name."""
     if names_columns(_first_fields(path)):
         return rows
     looked_at = rows[:_LOOKED_AT]
@@ -622,18 +646,18 @@ def _terms_first(rows: Sequence[tuple[str, str]], path: Path) -> Sequence[tuple[
 
 
 def _is_code(text: str) -> bool:
-    """Whether a string looks like a code: no blanks, a digit, few letters or capitals alone."""
+    """Whether a string looks like a code: no blanks, a digit, and few letters or only capitals."""
     is_short = sum(character.isalpha() for character in text) <= _LETTERS
     return _CODE.fullmatch(text) is not None and (is_short or text.isupper())
 
 
 # -------------------------------------------------------------------------------------------------
-# A table, a dataset folder or MRCONSO.RRF in, the dictionary of terms and concepts out.
+# A dictionary of terms and concepts, read from a table, a dataset folder or MRCONSO.RRF.
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Terms and the concept of each; a string may occur once per concept that has it.
+    """Terms and the concept of each; a string occurs once for each concept that has it.
 
     `retired` of the terms have a concept that stands in for a retired one. `languages` has one and
     `vocabularies` one or more for each term, where the source tells. `chosen` is for the record:
@@ -654,7 +678,7 @@ class Dictionary:
     formerly: Mapping[str, str] = field(default_factory=dict)
 
     def about(self, concept: str) -> AboutConcept:
-        """What is known of a concept; its preferred name is at least its first term."""
+        """What is known of a concept; its preferred name defaults to its first term."""
         about = self.about_concepts
         found = about.get(concept) or about.get(self.formerly.get(concept, concept))
         return found or AboutConcept(self._first_terms[concept])
@@ -667,12 +691,12 @@ class Dictionary:
         return first
 
     def knowing(self, concepts: Iterable[str]) -> Dictionary:
-        """The same, which knows these concepts too, if only by their identifiers."""
+        """The same dictionary, extended by these concepts, if only by their identifiers."""
         unknown = dict.fromkeys(set(concepts) - self.concept_set, AboutConcept(""))
         return replace(self, about_concepts={**unknown, **self.about_concepts})
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
-        """(row, term, concept), of a row with joined concepts once for each of them."""
+        """(row, term, concept); a row with joined concepts gives one for each."""
         for row, (term, joined) in enumerate(zip(self.terms, self.concepts, strict=True)):
             for concept in split_concepts(joined):
                 yield row, term, concept
@@ -683,7 +707,7 @@ class Dictionary:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What a record says of it; the hash is of the distinct rows, whatever their order."""
+        """The dictionary as it is recorded with results; the hash ignores duplicates and order."""
         rows_hash, rows = distinct_rows(zip(self.terms, self.concepts, strict=True))
         return {
             "source": self.source,
@@ -695,7 +719,7 @@ class Dictionary:
         }
 
     def concepts_of_terms(self) -> dict[str, str]:
-        """Each distinct term and its concepts, joined, each once."""
+        """Each distinct term and its distinct concepts, joined."""
         held: dict[str, str] = {}
         for term, joined in zip(self.terms, self.concepts, strict=True):
             if term in held:
@@ -705,7 +729,9 @@ class Dictionary:
         return held
 
     def with_successors(self, retired_cuis: RetiredCuis) -> Dictionary:
-        """The same terms, with the concepts as they are called today: merged ones become one."""
+        """The same terms with current CUIs: retired CUIs are replaced by those that they were
+        merged into.
+        """
         now = [retired_cuis.now(joined) for joined in self.concepts]
         retired = [concept for concept in self.concept_set if retired_cuis.has(concept)]
         return replace(
@@ -717,7 +743,7 @@ class Dictionary:
 
 
 def union(dictionaries: Sequence[Dictionary]) -> Dictionary:
-    """The rows of all of them; one that several folds share counts once."""
+    """Several dictionaries as one; a dictionary that several folds share counts once."""
     first, *more = {id(one): one for one in dictionaries}.values()
     if not more:
         return first
@@ -746,7 +772,9 @@ def read_dictionary(
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
         of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
         MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
-        or the MRCONSO.RRF of a release, or .gz.
+        an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a UMLS release, or .gz, or a whole
+        release of the UMLS, SNOMED CT or LOINC (folder or .zip); or the https:// address of such a
+        file, which is fetched once.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -767,14 +795,14 @@ def read_dictionary(
       BadInput: none of these, a broken row, a language, source or type that is not there, or a
         choice that leaves no term.
     """
-    path = Path(path)
+    path = local_file(path)
     choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
-    is_release = path.name.upper().startswith("MRCONSO.RRF")
-    if path.is_dir() and not (path / "manifest.json").is_file():
+    is_release = _is_release(path)
+    if path.is_dir() and not is_release and not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
-            "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, or the "
-            "MRCONSO.RRF of a release"
+            "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
+            "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
         )
     if is_release or path.is_dir():
         of = _rows_of_release if is_release else _rows_of_dataset
@@ -789,14 +817,14 @@ def read_dictionary(
             languages=read.languages,
             vocabularies=read.vocabularies,
             chosen=choice.record() | read.made_of,
-            dataset=path if path.is_dir() else None,
+            dataset=path if path.is_dir() and not is_release else None,
             about_concepts=read.about_concepts,
         )
     for option, asked in choice.options().items():
         if asked:
             raise BadInput(
-                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder or the "
-                "MRCONSO.RRF of a release, or a table whose header names such a column (language, "
+                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder, "
+                "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
     if is_double_piped(path):
@@ -812,7 +840,7 @@ def read_dictionary(
 
 
 # -------------------------------------------------------------------------------------------------
-# A dictionary from whatever file it stands in, as entries: identifiers and names of a concept.
+# A dictionary as entries: the identifiers and names of each concept, from any file.
 
 _ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
 _DICTIONARY_FORMS = (
@@ -823,7 +851,7 @@ _DICTIONARY_FORMS = (
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The entries of a dictionary, in its order.
+    """The entries of a dictionary, in order.
 
     Args:
       path: EXPECTED says what it may be.
@@ -831,7 +859,7 @@ def read_entries(path: Path) -> list[Entry]:
     Raises:
       BadInput: another thing, or a broken row.
     """
-    if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF"):
+    if path.is_dir() or _is_release(path):
         dictionary = read_dictionary(path, raw=True)
         grouped: dict[str, dict[str, None]] = {}
         for _, term, concept in dictionary.pairs():
@@ -850,13 +878,13 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def _divided(field: str, *, codes: bool = False) -> tuple[str, ...]:
-    """What "|" joins in a field; of codes without the name of their vocabulary."""
+    """The parts of a field joined by "|"; codes lose the name of their vocabulary."""
     parts = [part.strip() for part in field.split(CONCEPT_SEPARATOR)]
     return tuple(dict.fromkeys(PREFIX.sub("", part) if codes else part for part in parts if part))
 
 
 def _grouped(rows: Iterable[tuple[str, str]]) -> list[Entry]:
-    """Entries of (code, name), one for each code."""
+    """Entries made of (code, name) rows, one for each code."""
     names: dict[str, dict[str, None]] = {}
     for code, name in rows:
         names.setdefault(code, {})[name] = None
@@ -864,7 +892,7 @@ def _grouped(rows: Iterable[tuple[str, str]]) -> list[Entry]:
 
 
 def _coded(path: Path, rows: Rows) -> list[Entry]:
-    """Rows of code and name without a header; or, where these look like it, of name and code."""
+    """Rows of (code, name) without a header; swapped where they look like (name, code)."""
     pairs = []
     for number, fields in rows:
         if is_empty(fields):
@@ -887,11 +915,11 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The semantic groups of the concepts of a dictionary, by what its source says of their types.
+# The semantic groups of a dictionary's concepts, from the semantic types that its source gives.
 
 
 def groups_of_concepts(dictionary: Dictionary) -> dict[str, int]:
-    """Concept -> its groups: bit i for group i of `GROUPS`, and always bit `ANY`.
+    """Concept -> bit set of its semantic groups: bit i for group i of `GROUPS`, bit `ANY` always.
 
     BadInput for a dictionary that says no semantic group of any concept.
     """

@@ -1,4 +1,4 @@
-"""Folders of mentions: written and read as arrays, with lists of candidates beside them."""
+"""Folders of mentions as arrays, written and read, with the candidate lists of a ranker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# A folder of mentions in, its arrays out (`open_mentions`); `mentions.py` writes such ones.
+# A folder of mentions, opened by `open_mentions` and written by `write_mentions`.
 #
 # Mentions are strings that people wrote, each with a *set* of gold concepts, all of which it means;
 # beside them stands the dictionary, whose concepts have one name or several. What a concept is, the
@@ -46,7 +46,7 @@ _AGAIN = f"make the folder again with `{MENTIONS.command} ... --overwrite`"
 
 
 class StoredStrings(Sequence[str]):
-    """Strings as their UTF-8 bytes, one after the other; a string is made when it is asked for.
+    """Strings stored as one array of UTF-8 bytes; a string is decoded when it is indexed.
 
     Attributes:
       text: uint8 [bytes].
@@ -108,8 +108,8 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class MentionSplit:
-    """M mentions; the gold of mention m is gold[gold_start[m] : gold_start[m + 1]], all of which
-    it means, each once.
+    """M mentions; the gold concepts of mention m are gold[gold_start[m] : gold_start[m + 1]],
+    distinct.
 
     Attributes:
       mentions: TokenTable of M strings.
@@ -122,15 +122,17 @@ class MentionSplit:
     gold: np.ndarray
 
     def gold_sets(self) -> list[frozenset[int]]:
-        """The gold of each mention. A set with UNREACHABLE in it can never be answered rightly."""
+        """The gold set of each mention; one with UNREACHABLE in it can never be answered fully."""
         return [frozenset(part.tolist()) for part in np.split(self.gold, self.gold_start[1:-1])]
 
     def numbers(self) -> np.ndarray:
-        """How many gold concepts each mention has, reachable or not, int64 [M]."""
+        """int64 [M]: the number of gold concepts of each mention, reachable or not."""
         return np.diff(self.gold_start)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """(mentions, concepts), int32 each: every mention with each of its reachable concepts."""
+        """(mentions, concepts), int32 each: one pair for each reachable gold concept of a
+        mention.
+        """
         mentions = np.repeat(np.arange(len(self.mentions), dtype=np.int32), self.numbers())
         reachable = self.gold != UNREACHABLE
         return mentions[reachable], self.gold[reachable]
@@ -205,12 +207,12 @@ class MentionDataset:
 
 
 def starts(lengths: Iterable[int]) -> np.ndarray:
-    """int64 [n + 1]: where each of n parts begins, and where the last one ends."""
+    """int64 [n + 1]: the start of each of n consecutive parts, and the end of the last one."""
     counts = np.fromiter(lengths, np.int64)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
-# ---- The arrays of a folder, by the names of their files ----
+# ---- The arrays of a folder, by file name ----
 
 _TABLE = {"text": "uint8", "text_start": "int64", "tokens": "int32", "start": "int64"} | {
     "kinds": "uint8"
@@ -224,7 +226,7 @@ _OF_DICTIONARY = {
 
 
 def _array_types(splits: Sequence[str]) -> dict[str, str]:
-    """The array files of a folder with these splits, and what each holds."""
+    """The dtype of each array file of a folder with these splits."""
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
@@ -234,7 +236,7 @@ def _array_types(splits: Sequence[str]) -> dict[str, str]:
 
 
 def open_mentions(path: str | Path) -> MentionDataset:
-    """A folder that `write_mentions` made; its arrays are mapped.
+    """Opens a folder that `write_mentions` made; its arrays are memory-mapped.
 
     Raises:
       BadInput: if it is missing, another thing, or damaged.
@@ -277,7 +279,7 @@ def open_mentions(path: str | Path) -> MentionDataset:
 
 
 def _mapped(folder: Path, name: str, dtype: str, manifest: MentionManifest) -> np.ndarray:
-    """An array of the folder, of the size that its manifest says."""
+    """An array of the folder, checked against the size in its manifest."""
     path, said = folder / f"{name}.npy", manifest.arrays.get(name)
     if said is None:
         raise BadInput(f"{folder / MANIFEST} does not speak of the array {name}; {_AGAIN}")
@@ -291,7 +293,9 @@ def _mapped(folder: Path, name: str, dtype: str, manifest: MentionManifest) -> n
 
 
 def _check_starts(folder: Path, name: str, start: np.ndarray, arrays: Mapping[str, Any]) -> None:
-    """BadInput if an array of starts does not end where what it divides does."""
+    """Raise BadInput if an array of starts does not end at the length of the array that it
+    divides.
+    """
     if not name.endswith("start"):
         return
     divided = {"text_start": "text", "gold_start": "gold", "start": "tokens"} | {
@@ -316,9 +320,7 @@ def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Writing a folder of mentions: strings to tokens and keyword kinds, arrays to files.
-#
-# `mentions.py` says what such a folder holds, and reads it.
+# The writer of a folder of mentions: strings to tokens and keyword kinds, arrays to files.
 
 ODD_LINES = "odd_lines.txt"
 _AT_ONCE = 4096  # strings whose tokens are held as objects
@@ -333,7 +335,7 @@ def token_table(
     keywords: KeywordVocabulary,
     progress: str = "",
 ) -> tuple[TokenTable, int]:
-    """Strings with their tokens and the kinds of the keywords that these overlap.
+    """Strings with their tokens, and the keyword kinds that overlap each token.
 
     Args:
       tokenizer: from `load_tokenizer`.
@@ -361,7 +363,7 @@ def token_table(
             bar.update(len(some))
     start = starts(lengths)
     flat = np.concatenate([np.zeros(0, np.uint8), *kinds])
-    # [CLS] and [SEP] overlap nothing, so what `cut` puts last has kind 0.
+    # [CLS] and [SEP] overlap no keyword, so the [SEP] that `cut` puts last has kind 0.
     cut_tokens, cut_start = cut(np.array(tokens, np.int32), start, max_length)
     table = TokenTable(list(strings), cut_tokens, cut_start, cut(flat, start, max_length)[0])
     return table, int((np.array(lengths, np.int64) > max_length).sum())
@@ -429,12 +431,10 @@ def write_mentions(
 
 
 # -------------------------------------------------------------------------------------------------
-# Lists of candidates beside the mentions that they are of.
+# Candidate lists, stored in the folder of their mentions.
 #
 # FOLDER/candidates/SPLIT/  names.npy, distances.npy, numbers.npy (`CandidateLists`)
 # FOLDER/candidates.tsv     the same for people
-#
-# FOLDER is a folder of mentions (`mentions.py`), so that a ranker needs no other.
 
 CANDIDATES, CANDIDATES_TABLE = "candidates", "candidates.tsv"
 _CANDIDATES_AGAIN = "make the folder again with `python -m coder_jax candidates`"
@@ -442,7 +442,7 @@ _CANDIDATES_AGAIN = "make the folder again with `python -m coder_jax candidates`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CandidateLists:
-    """For M mentions their k nearest concepts, nearest first."""
+    """The k nearest concepts of M mentions, nearest first."""
 
     names: np.ndarray
     """int32 [M, k], the nearest name of each concept."""
@@ -453,7 +453,7 @@ class CandidateLists:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of all that they hold."""
+        """SHA-256 of all three arrays."""
         content = hashlib.sha256()
         for field in dataclasses.fields(self):
             array = getattr(self, field.name)
@@ -470,7 +470,7 @@ class CandidateLists:
 
 
 def read_lists(folder: Path, split: str, mentions: int, names: int) -> CandidateLists:
-    """The lists of a split.
+    """The candidate lists of a split.
 
     Args:
         folder: of mentions and their candidates.
@@ -507,6 +507,6 @@ def read_lists(folder: Path, split: str, mentions: int, names: int) -> Candidate
 
 
 def candidate_rows(lists: CandidateLists) -> np.ndarray:
-    """int64 [M * k, 2]: the mention and the name of each candidate, mention by mention."""
+    """int64 [M * k, 2]: the mention and the name of each candidate, ordered by mention."""
     mentions, k = lists.names.shape
     return np.stack([np.repeat(np.arange(mentions), k), np.ravel(lists.names)], axis=1)

@@ -1,4 +1,4 @@
-"""The dataset on disk as TFDS records: what a record holds, and `open_dataset`, which reads it.
+"""Datasets on disk as TFDS records: the layout of a record, and `open_dataset`, which reads them.
 
 Reading needs neither TensorFlow nor TFDS; `write.py` needs both.
 """
@@ -31,12 +31,13 @@ from data_pipeline.files.whole import aligned, recover_folder
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# What one record of a dataset holds: names, types, and what says how many there are of each.
+# The layout of a record: arrays, their types, and the sizes that determine their lengths.
 
 DATASET_NAME, SPLIT = "triplets", "train"
 BLOCK = 1024  # concepts per record; the content hash depends on it
 
-# Per record; n_ is a count per concept or term, from which readers make CSR offsets.
+# One of each per record. n_ arrays are counts per concept or term; readers turn them into CSR
+# offsets.
 ARRAYS = {
     "n_terms": np.int32,  # per concept
     "n_tokens": np.int32,  # per term
@@ -56,7 +57,7 @@ FIRST_CONCEPT = (
 STRINGS = ("cuis", "terms")  # one UTF-8 text per record, one line per concept or term
 _FOR_READERS = ("n_vocabularies", "term_vocabularies")  # as strings are; no batch has need of them
 
-# What the source itself has: for look-ups, read on demand alone, and in no content hash.
+# The source's own strings and codes: for look-ups only, read on demand, not in the content hash.
 SOURCE_ARRAYS = {
     "n_source_strings": np.uint16,  # per term
     "n_source_vocabularies": np.uint16,  # per source string
@@ -64,8 +65,8 @@ SOURCE_ARRAYS = {
     "n_codes": np.int32,  # per concept
     "code_vocabularies": np.uint16,  # per code, index into manifest.vocabularies
 }
-# Texts as STRINGS are, and which array has an entry for each line. A string that is the term as it
-# was cleaned is an empty line.
+# Texts in the format of STRINGS, and the array that has an entry for each of their lines. An empty
+# line stands for a string that equals the cleaned term.
 SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
 
 # The field of manifest.shards[i] that gives each array's length.
@@ -190,7 +191,7 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedShard(Shard):
-    """What a build keeps of a shard that it has finished."""
+    """What a build remembers of a finished shard."""
 
     digests: list[Hash]
 
@@ -218,13 +219,13 @@ def digest(record: dict) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# A dataset folder in, its arrays out (`open_dataset`).
+# `open_dataset`: reads a dataset folder into arrays.
 #
 # A dataset folder is what `tfds.builder_from_directory` opens (dataset_info.json, features.json,
 # sharded TFRecords) plus manifest.json, tokenizer/ and, where synonyms were held out, heldout/. One
 # record is a block of BLOCK consecutive concepts with their terms, the tokens and vocabularies of
 # these, semantic types, the triplets whose head is among them, and the strings and codes of the
-# source (`store.py`). `write.py` writes such folders.
+# source. `write.py` writes such folders.
 
 FORMAT = DATASET.format
 MANIFEST = DATASET.file
@@ -233,7 +234,7 @@ WORK_MARK = ".building-"  # in the name of a folder that is being built
 
 @dataclass(frozen=True)
 class SourceStrings:
-    """What the source itself has of the terms and concepts of a dataset.
+    """The source's own strings for the terms of a dataset, and its codes for the concepts.
 
     Vocabularies index manifest.vocabularies.
 
@@ -299,7 +300,7 @@ class TripletDataset:
     source: SourceStrings | None = None
 
     def in_languages(self, languages: Sequence[str]) -> np.ndarray:
-        """bool [N]: the terms in some languages; all where none is given.
+        """bool [N]: the terms in some languages; all terms if none is given.
 
         Raises BadInput if there is no term in one of them.
         """
@@ -318,7 +319,7 @@ class TripletDataset:
 def open_dataset(
     path: str | Path, *, strings: bool = False, source: bool = False
 ) -> TripletDataset:
-    """Reads a whole dataset into memory, shards in parallel, always in the same order.
+    """Reads a whole dataset into memory: shards in parallel, the result always in the same order.
 
     Args:
       path: a folder that `python -m data_pipeline.build` made, here or in a bucket.
@@ -392,7 +393,7 @@ def _read_shard(
     bounds: dict[str, tuple[int, int]],
     texts: Sequence[str],
 ) -> dict[str, list[str]]:
-    """Fills the shard's part, `bounds`, of each array; returns the lines of these texts."""
+    """Fills a shard's slice (`bounds`) of each array; returns the lines of the wanted texts."""
     at = {name: bounds[name][0] for name in arrays}
     lines: dict[str, list[str]] = {name: [] for name in texts}
     for record in _records(file, [*arrays.keys() - {"heads"}, *texts]):
@@ -459,7 +460,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset of any version, be it damaged."""
+    """Whether a folder is a dataset, of any version and even if damaged."""
     return is_of_kind(folder / MANIFEST, DATASET)
 
 
@@ -471,7 +472,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 
 def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
-    """These parts of the records of one shard, and their first concepts.
+    """The wanted features of each record of a shard, with the record's first concept.
 
     Arrays are read-only views, texts are bytes. A record of a TFRecord file is its length, a
     checksum of that, a `tf.train.Example`, and a checksum of that.
@@ -500,7 +501,7 @@ def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
 
 
 def _check(file: Path, content: bytes, checksum: bytes) -> None:
-    """Raises BadInput if content of a TFRecord file does not have the checksum after it."""
+    """Raises BadInput if bytes of a TFRecord file do not match the checksum that follows them."""
     crc = crc32c(content)
     expected = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
     if checksum != expected.to_bytes(4, "little"):
@@ -508,7 +509,7 @@ def _check(file: Path, content: bytes, checksum: bytes) -> None:
 
 
 def _parts_of_example(example: bytes) -> dict[str, memoryview]:
-    """The value of each feature of a `tf.train.Example` whose features have one value each."""
+    """The value of each feature of a `tf.train.Example` in which all features have one value."""
     found = {}
     for features in _fields(memoryview(example)):
         for entry in _fields(features):
@@ -519,7 +520,7 @@ def _parts_of_example(example: bytes) -> dict[str, memoryview]:
 
 
 def _fields(message: memoryview) -> Iterator[memoryview]:
-    """The fields of a message of Protocol Buffers in which all have a length."""
+    """The fields of a protocol-buffer message in which all fields are length-delimited."""
     place = 0
     while place < len(message):
         length, begin = _varint(message, place + 1)  # after the field's number and type
@@ -528,7 +529,7 @@ def _fields(message: memoryview) -> Iterator[memoryview]:
 
 
 def _varint(message: memoryview, place: int) -> tuple[int, int]:
-    """The integer of seven bits a byte that begins at a place; the place after it."""
+    """The varint (seven bits a byte) that begins at a position, and the position after it."""
     value = shift = 0
     while True:
         byte = message[place]

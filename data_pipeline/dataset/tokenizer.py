@@ -1,4 +1,4 @@
-"""Terms to word-piece ids: flat int32 tokens with CSR offsets."""
+"""Tokenization of terms: flat int32 word-piece ids with CSR offsets."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import without_cleaning
 
 # -------------------------------------------------------------------------------------------------
-# Term strings in, word-piece ids out: flat int32 tokens with CSR offsets, cut to a maximum length.
+# The encoder's own tokenizer, applied to many terms; ids are cut to a maximum length.
 #
-# TensorFlow-free. The tokenizer is the encoder's own, so that a dataset holds exactly the ids that
-# the encoder will see.
+# A dataset thus holds exactly the ids that the encoder will see. TensorFlow is not needed.
 
-# The files of a fast tokenizer, of BERT, of XLM-R, of RoBERTa: any of them is enough.
+# The files of a fast tokenizer (BERT, XLM-R or RoBERTa); any of them is enough.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
 def _auto_tokenizer(path_or_hub_id: str | Path):
+    # Where PyTorch is not installed transformers would say so, though tokenizers need none.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
     from transformers import AutoTokenizer
 
@@ -44,7 +45,7 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
     try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:  # tokenizers raises this very class for what it cannot read
-        # Where the one package is missing, transformers tries the file with the other.
+        # If one of the packages is missing, transformers reads the file with the other.
         if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
             raise BadInput(
                 f"the tokenizer of {name!r} is a sentencepiece file, without a tokenizer.json; to "
@@ -60,7 +61,7 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
 
 
 def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
-    """The `tokenizers.Tokenizer` of a local model folder or hub id, which takes terms as they are.
+    """The `tokenizers.Tokenizer` of a model folder or hub id, without cleaning of its own.
 
     Padding and truncation are off, and so is the cleaning of an export (`cleaning`).
 
@@ -88,7 +89,7 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
 
 
 def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
-    """Copies the tokenizer (vocabulary, settings) into `folder`, readable by AutoTokenizer.
+    """Copies the tokenizer (vocabulary and settings) into `folder`, readable by AutoTokenizer.
 
     Without the cleaning of an export.
 
@@ -115,7 +116,9 @@ def tokenizer_hash(tokenizer: Tokenizer) -> str:
 def tokenize_uncut(
     tokenizer: Tokenizer, terms: Sequence[str], *, special: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of whole terms, with [CLS] and [SEP] if `special`: (int32 [sum], start int64 [n + 1])."""
+    """Ids of terms without a length limit, with [CLS] and [SEP] if `special`: (int32 [sum], start
+    int64 [n + 1]).
+    """
     encodings = tokenizer.encode_batch_fast(list(terms), add_special_tokens=special)
     ids = [encoding.ids for encoding in encodings]
     start = np.zeros(len(ids) + 1, np.int64)
@@ -125,7 +128,7 @@ def tokenize_uncut(
 
 
 def cut(tokens: np.ndarray, start: np.ndarray, max_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts every term to `max_length` ids and keeps its last id, [SEP], in the last place.
+    """Cuts each term to `max_length` ids; its last id, [SEP], stays last.
 
     The same result as the tokenizer's own truncation from the right of "[CLS] term [SEP]"
     (Hugging Face `truncation=True`), done on the flat arrays.
@@ -159,7 +162,7 @@ def tokenize(
 
 
 # -------------------------------------------------------------------------------------------------
-# Terms in, word-piece ids out, each distinct word tokenized once.
+# Tokenization with a cache, in which each distinct word is tokenized once.
 #
 # A terminology says the same words again and again: the million terms of a release have some
 # hundred thousand words. BERT's tokenizer splits at every blank before all else, so a term's ids
@@ -170,7 +173,7 @@ _WORDS_KEPT = 2_000_000  # some 300 MB; more than a release of the UMLS has in E
 
 
 class WordPieces:
-    """A tokenizer that keeps the ids of the words that it has seen.
+    """A tokenizer that caches the ids of words.
 
     Args:
         tokenizer: from `load_tokenizer`.
@@ -203,7 +206,7 @@ class WordPieces:
         return self._joined(words, split.list.len().to_numpy().astype(np.int64))
 
     def _numbers(self, words: list[str]) -> np.ndarray:
-        """The numbers of distinct words; new ones are tokenized, all at once."""
+        """The cache numbers of distinct words; new words are tokenized together."""
         if len(self.known) > _WORDS_KEPT:
             self._forget()
         new = [word for word in words if word not in self.known]
@@ -215,14 +218,14 @@ class WordPieces:
         return np.fromiter(map(self.known.__getitem__, words), np.int64, len(words))
 
     def _joined(self, words: np.ndarray, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of terms of n_words[i] words each, given the numbers of all the words."""
+        """The ids of terms with n_words[i] words each, from the cache numbers of all words."""
         opening, closing = self.tokenizer.encode("").ids
         lengths = self.start[words + 1] - self.start[words]
         before = np.concatenate([[0], np.cumsum(lengths)])  # ids before each word
         word_start = np.concatenate([[0], np.cumsum(n_words)])
         start = before[word_start] + 2 * np.arange(len(word_start))
-        # Where the ids of each word go: behind those of all words before it, and behind two special
-        # tokens of each earlier term and one of its own.
+        # The place of each word's ids: after those of all words before it, two special tokens of
+        # each earlier term, and one of its own.
         shift = 2 * np.repeat(np.arange(len(n_words)), n_words) + 1
         ids = np.empty(int(start[-1]), np.int32)
         within = np.arange(before[-1]) - np.repeat(before[:-1], lengths)
@@ -234,7 +237,7 @@ class WordPieces:
 
 
 def splits_at_blanks(tokenizer: Tokenizer) -> bool:
-    """Whether the ids of "a b" are those of "a", then those of "b", between two special tokens.
+    """Whether the ids of "a b" are the ids of "a" and those of "b" between two special tokens.
 
     So it is for BERT's normalizer (it looks at single characters and their accents) and BERT's
     splitting at white space and punctuation, unless an added token holds white space (which the

@@ -26,7 +26,7 @@ from data_pipeline.sources.term_tables import UNDETERMINED
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
-# The vocabulary of a WordPiece tokenizer: words in, their pieces out; new pieces at its end.
+# The vocabulary of a WordPiece tokenizer, to which pieces can be appended.
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class WordPieceVocabulary:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, source: str) -> WordPieceVocabulary:
-        """That of a tokenizer; `source` names it in messages.
+        """The vocabulary of a tokenizer; `source` names it in messages.
 
         Raises:
           BadInput: it has another kind of vocabulary.
@@ -76,7 +76,7 @@ class WordPieceVocabulary:
         )
 
     def with_pieces(self, new: Sequence[str]) -> WordPieceVocabulary:
-        """The same with new pieces at its end: no other id changes."""
+        """The same vocabulary with new pieces appended; existing ids stay."""
         ids = range(self.size, self.size + len(new))
         return replace(
             self,
@@ -85,7 +85,7 @@ class WordPieceVocabulary:
         )
 
     def split(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of words as `Words` has them: (int32 [sum], start int64 [n + 1])."""
+        """Ids of the words of `Words`: (int32 [sum], start int64 [n + 1])."""
         model = WordPiece(
             vocab=self.pieces,
             unk_token=self.unknown,
@@ -95,26 +95,26 @@ class WordPieceVocabulary:
         return tokenize_uncut(Tokenizer(model), words, special=False)
 
     def pieces_of(self, words: Sequence[str]) -> list[list[str]]:
-        """The pieces of words."""
+        """The pieces of each word."""
         names = {number: piece for piece, number in self.pieces.items()}
         ids, start = self.split(words)
         return [[names[one] for one in part.tolist()] for part in np.split(ids, start[1:-1])]
 
     def put_into(self, tokenizer: Tokenizer) -> Tokenizer:
-        """The tokenizer with these pieces as those of its model, all else unchanged."""
+        """The tokenizer with these pieces as its model's vocabulary; the rest is unchanged."""
         content = json.loads(tokenizer.to_str())
-        # A token that was added behind the model's pieces keeps its id only if the model knows it.
+        # An added token (behind the model's pieces) keeps its id only if the model knows it, too.
         added = {token["content"]: token["id"] for token in content["added_tokens"]}
         content["model"]["vocab"] = added | self.pieces
         return Tokenizer.from_str(json.dumps(content))
 
 
 # -------------------------------------------------------------------------------------------------
-# The words of terms, as a tokenizer divides them, and how well a vocabulary covers them.
+# The words of terms, and how well a vocabulary covers them.
 
 
 class OfLanguage(NamedTuple):
-    """The words of one language.
+    """The words of the terms of one language.
 
     Attributes:
       terms: how many distinct terms it has.
@@ -139,7 +139,7 @@ class Words:
     languages: dict[str, OfLanguage]
 
     def counts(self) -> np.ndarray:
-        """How often each word occurs in all, int64 [W]."""
+        """int64 [W]: how often each word occurs in all languages."""
         total = np.zeros(len(self.words), np.int64)
         for one in self.languages.values():
             total[one.places] += one.counts
@@ -147,7 +147,7 @@ class Words:
 
 
 def count_words(tokenizer: Tokenizer, terms: Mapping[str, Sequence[str]]) -> Words:
-    """The words of terms by language.
+    """The words of terms, by language.
 
     Raises:
       Stopped: a signal asked for it.
@@ -180,7 +180,7 @@ def _divided(tokenizer: Tokenizer, string: str) -> list[str]:
 
 
 class TokenCoverage(NamedTuple):
-    """How the words of terms become tokens, special tokens aside."""
+    """Counts of how the words of terms are tokenized, without special tokens."""
 
     terms: int
     words: int
@@ -188,7 +188,7 @@ class TokenCoverage(NamedTuple):
     unknown: int
 
     def in_cells(self) -> list[str]:
-        """Share of unknown tokens, pieces a word, tokens a term."""
+        """Share of unknown tokens, pieces per word, tokens per term."""
         return [
             f"{self.unknown / max(self.tokens, 1):.2%}",
             f"{self.tokens / max(self.words, 1):.2f}",
@@ -213,17 +213,19 @@ def coverage(words: Words, vocabulary: WordPieceVocabulary) -> dict[str, TokenCo
 
 
 def total(of_languages: Iterable[TokenCoverage]) -> TokenCoverage:
-    """That of all languages together."""
+    """The sum over languages."""
     return TokenCoverage(*map(sum, zip(*of_languages, strict=True)))
 
 
 def _is_unknown(vocabulary: WordPieceVocabulary, ids: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Whether a word is the unknown token, bool [W]: it is so as a whole or not at all."""
+    """bool [W]: whether a word becomes the unknown token (a word does so as a whole or not at
+    all).
+    """
     return ids[start[:-1]] == vocabulary.pieces[vocabulary.unknown]
 
 
 def _lengths(words: Words, vocabulary: WordPieceVocabulary) -> np.ndarray:
-    """Pieces of each word, int64 [W]; an unknown one counts one more than it has characters."""
+    """int64 [W]: the pieces of each word; an unknown word counts its characters plus one."""
     ids, start = vocabulary.split(words.words)
     spelt = np.fromiter(map(len, words.words), np.int64, len(words.words)) + 1
     return np.where(_is_unknown(vocabulary, ids, start), spelt, np.diff(start))
@@ -231,7 +233,7 @@ def _lengths(words: Words, vocabulary: WordPieceVocabulary) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of words when a vocabulary grew.
+    """How the pieces of words change when a vocabulary grows.
 
     Attributes:
       words: all of them.
@@ -255,7 +257,7 @@ class Changes:
         return int((self.saved < 0).sum())
 
     def examples(self, language: str, number: int) -> list[tuple[str, list[str], list[str]]]:
-        """(word, pieces before, pieces after) of those for which most is saved in a language."""
+        """(word, pieces before, pieces after) of the words that save most pieces in a language."""
         own = self.words.languages[language]
         most = np.argsort(-self.saved[own.places] * own.counts, kind="stable")[:number]
         chosen = [self.words.words[place] for place in own.places[most] if self.saved[place] > 0]
@@ -266,13 +268,13 @@ class Changes:
 
 
 def changes(words: Words, before: WordPieceVocabulary, after: WordPieceVocabulary) -> Changes:
-    """What became of words from one vocabulary to the next."""
+    """How the pieces of words change from one vocabulary to the next."""
     saved = _lengths(words, before) - _lengths(words, after)
     return Changes(words, before, after, saved, words.counts())
 
 
 # -------------------------------------------------------------------------------------------------
-# New word pieces for a vocabulary: characters that it lacks, pieces that make words shorter.
+# The choice of new pieces: missing characters, and pieces that make words shorter.
 
 
 def new_pieces(
@@ -307,7 +309,7 @@ def new_pieces(
 def _missing_characters(
     words: Words, vocabulary: WordPieceVocabulary, min_frequency: int
 ) -> list[str]:
-    """The characters of words that a vocabulary lacks, the most frequent first.
+    """The characters of words that a vocabulary lacks, most frequent first.
 
     One that occurs in a word of several characters is given in both forms, alone and with the
     prefix of what goes on with a word: a letter that began the words here may be inside others.
@@ -343,7 +345,7 @@ def _learnt_pieces(
     number: int,
     min_frequency: int,
 ) -> list[str]:
-    """Pieces of several characters that a vocabulary lacks, in the order in which they were learnt.
+    """Multi-character pieces that a vocabulary lacks, in the order in which they were learnt.
 
     They are the merges that the trainer of the library tokenizers makes of the terms after the
     tokenizer's own normalizer and pre-tokenizer: the most frequent pair first.
@@ -363,8 +365,8 @@ def _learnt_pieces(
     if tokenizer.pre_tokenizer is not None:
         trained.pre_tokenizer = tokenizer.pre_tokenizer
     characters = sorted({character for word in words.words for character in word})
-    # The trainer numbers characters inside words in the order of a hash map, which differs from
-    # call to call, and settles ties by these numbers. Special tokens are numbered as given.
+    # The trainer numbers the characters inside words in the order of a hash map, which differs from
+    # call to call, and breaks ties by these numbers. Special tokens keep the given order.
     inside = [vocabulary.prefix + character for character in characters]
     trainer = WordPieceTrainer(
         vocab_size=2 * (len(characters) + number) + len(vocabulary.pieces),
@@ -389,7 +391,7 @@ def _chosen_pieces(
     learnt: list[str],
     number: int,
 ) -> list[str]:
-    """The characters, and behind them the first `number` learnt pieces that serve the words.
+    """The missing characters, followed by the first `number` learnt pieces that shorten words.
 
     A word takes its longest piece from the left, so that a new piece can leave a rest that takes
     more pieces than before. A learnt piece is kept if the words that use it become shorter by it,
@@ -414,7 +416,7 @@ def _chosen_pieces(
 
 
 # -------------------------------------------------------------------------------------------------
-# Lists of terms in, distinct terms by their language out: what word pieces are learnt from.
+# Distinct terms by language, read from files and folders: what word pieces are learnt from.
 
 _TABLES = (".csv", ".tsv", ".gz")
 _MOST_OF_A_TERM = 10_000  # characters; more is a text and no term
@@ -423,7 +425,7 @@ _MOST_OF_A_TERM = 10_000  # characters; more is a text and no term
 def read_terms(
     paths: Sequence[Path], languages: Sequence[str] = (), cleaning: str = "none"
 ) -> dict[str, list[str]]:
-    """The terms of files and folders, each once in its language, as an encoder gets them.
+    """The distinct terms of files and folders, by language, cleaned as the encoder's input is.
 
     Args:
       paths: text files of a term in each line, whatever `read_dictionary` reads, and folders of
@@ -457,7 +459,7 @@ def read_terms(
 
 
 def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, list[str]]:
-    """The terms of one file or folder by language, cleaned."""
+    """The cleaned terms of one file or folder, by language."""
     is_mentions = path.is_dir() and is_of_kind(path / MANIFEST, MENTIONS)
     if not (is_mentions or _is_list(path)):
         dictionary = read_dictionary(path, languages)
@@ -483,7 +485,9 @@ def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, 
 
 
 def _is_list(path: Path) -> bool:
-    """Whether a file has a term in each line and nothing else: by its name and its first line."""
+    """Whether a file has a term in each line and nothing else, judged by its name and first
+    line.
+    """
     if path.is_dir() or is_workbook(path) or path.name.lower().endswith((*_TABLES, ".rrf")):
         return False
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")

@@ -47,12 +47,12 @@ _MAX_SHARDS = 64
 
 
 def default_shards(terms: int) -> int:
-    """Number of shards for a dataset of that many terms: enough for parallel reading."""
+    """A number of shards for this many terms that allows parallel reading."""
     return min(_MAX_SHARDS, 1 + terms // _TERMS_PER_SHARD)
 
 
 class BlockWriter:
-    """Makes the records of a terminology, block by block."""
+    """Makes the records of a terminology, one for each block of concepts."""
 
     def __init__(self, terminology: Terminology, tokenizer: Tokenizer, max_length: int):
         self.terminology = terminology
@@ -66,7 +66,7 @@ class BlockWriter:
         self.unknown_id = _unknown_id(tokenizer)
 
     def terms_in(self, blocks: range) -> int:
-        """Number of terms in consecutive blocks."""
+        """The number of terms in consecutive blocks."""
         rows = self._rows(blocks)
         return rows.stop - rows.start
 
@@ -75,7 +75,7 @@ class BlockWriter:
         return slice(int(self.term_start[first]), int(self.term_start[last]))
 
     def records(self, blocks: range) -> Iterator[tuple[dict, dict[str, int]]]:
-        """The records of consecutive blocks; with each, counts: what it holds, what was cut."""
+        """The records of consecutive blocks, each with counts of its content and of cut terms."""
         at_once = _BLOCKS_AT_ONCE if self.pieces.splits_at_blanks else 1
         for first in range(blocks.start, blocks.stop, at_once):
             together = range(first, min(first + at_once, blocks.stop))
@@ -89,7 +89,7 @@ class BlockWriter:
     def _record(
         self, block: int, whole: np.ndarray, whole_start: np.ndarray
     ) -> tuple[dict, dict[str, int]]:
-        """The record of one block, from the ids of its terms before they are cut."""
+        """The record of one block, from the uncut ids of its terms."""
         this = self.terminology
         first, last = block * BLOCK, min((block + 1) * BLOCK, self.concepts)
         triplets = slice(int(self.triplet_start[first]), int(self.triplet_start[last]))
@@ -135,7 +135,7 @@ class BlockWriter:
         return record, counts
 
     def _codes(self, first: int, last: int) -> dict:
-        """Of the record of some consecutive concepts, the codes."""
+        """The code features of the record of consecutive concepts."""
         codes = self.terminology.codes[int(self.code_start[first]) : int(self.code_start[last])]
         return {
             "n_codes": np.diff(self.code_start[first : last + 1]).astype(np.int32),
@@ -145,7 +145,7 @@ class BlockWriter:
 
 
 def _source_strings(terms: pl.DataFrame) -> dict:
-    """Of the record of these rows of `Terminology.terms`, the strings as the source writes them."""
+    """The source-string features of a record, from its rows of `Terminology.terms`."""
     strings = (
         terms.select("strings", "sources")
         .with_row_index("term")
@@ -169,7 +169,7 @@ def _unknown_id(tokenizer: Tokenizer) -> int:
 
 
 def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[DescribedShard]:
-    """Writes the shards that `work` does not have yet; returns the description of every shard.
+    """Writes the shards that `work` lacks; returns the descriptions of all shards.
 
     A description has a digest for each record, and the summed counts of `BlockWriter.records`.
     """
@@ -192,7 +192,7 @@ def write_shards(writer: BlockWriter, work: Path, shards: int) -> list[Described
 
 
 def _features() -> tfds.features.FeaturesDict:
-    """The TFDS description of a record.
+    """The TFDS features of a record.
 
     Arrays are stored as raw bytes, which reads quickest.
     """
@@ -210,7 +210,7 @@ def _description_of(file: Path) -> Path:
 
 
 def _finished(file: Path) -> DescribedShard | None:
-    """The description of a shard that an earlier run finished, or None if it has to be written."""
+    """The description of a shard that an earlier run finished; None if it must be written."""
     if not _description_of(file).is_file():
         return None
     try:
@@ -244,7 +244,7 @@ def _write_shard(writer: BlockWriter, file: Path, blocks: range, bar: Progress) 
 
 
 def has_finished_shards(work: Path) -> bool:
-    """Whether a second run of the same build would find something to go on from."""
+    """Whether another run of the same build would find finished shards."""
     return any(work.glob("*.tfrecord-*.json"))
 
 
@@ -290,13 +290,13 @@ def finish(work: Path, out: Path, manifest: Manifest) -> None:
         disable_shuffling=True,  # readers get the blocks in order
     )
     write_identity(work / MANIFEST, DATASET, manifest)
-    # Not a `whole_folder`, which begins with nothing: a killed build goes on with its shards.
+    # Not a `whole_folder`, which starts empty: a resumed build needs the finished shards.
     replace_folder(work, out)
     tidy(out)
 
 
 def tidy(out: Path) -> None:
-    """Removes what is no longer needed once the dataset has its name."""
+    """Removes what is not needed once the finished dataset has its name."""
     for path in left_by_finish(out):
         if path.is_dir():
             shutil.rmtree(path)
@@ -305,5 +305,5 @@ def tidy(out: Path) -> None:
 
 
 def left_by_finish(out: Path) -> list[Path]:
-    """What `tidy` has to remove: descriptions of shards, and an older dataset that gave way."""
+    """The files that `tidy` removes: descriptions of shards, and a replaced older dataset."""
     return [*out.glob("*.tfrecord-*.json"), *leftovers(out, OLD)]

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, locked, in buckets, rows of text."""
+"""Files on disk and in buckets: atomic writes, locks, JSON formats, tables."""

@@ -1,4 +1,4 @@
-"""Folders in buckets (gs://, s3://), and whether a command can write its output at all."""
+"""Folders in buckets (gs://, s3://), files on the web, and whether an output can be written."""
 
 import contextlib
 import hashlib
@@ -9,19 +9,28 @@ import shutil
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from data_pipeline.files.whole import PARTIAL, beside, is_stream, lock_file, replace_folder
-from data_pipeline.process import BadInput, poll, tell
+from data_pipeline.files.whole import (
+    PARTIAL,
+    beside,
+    is_stream,
+    lock_file,
+    replace_folder,
+    written_whole,
+)
+from data_pipeline.process import BadInput, poll, progress_bar, tell
 
 # -------------------------------------------------------------------------------------------------
 # Folders in buckets, at gs:// and s3:// addresses: fetched to this machine, or published from it.
 #
-# A bucket has no renames, but a file in it is there whole or not at all. So a folder is published
-# with its mark last, the one file without which nobody takes it for whole (a dataset's
+# Buckets have no rename, but each file is either absent or complete. So a folder is published
+# with its mark last, the one file without which no reader accepts it (a dataset's
 # manifest.json, a model's config.json). Credentials and end points come from the environment, as
 # the AWS and Google tools read them.
 
@@ -31,24 +40,26 @@ _TRANSFERS = 8  # files at the same time
 
 
 def in_bucket(path: str | Path) -> bool:
-    """Whether a path is the address of something in a bucket."""
+    """Whether a path is an address in a bucket."""
     return _ADDRESS.fullmatch(str(path)) is not None
 
 
 def address(path: str | Path) -> str:
-    """The address in its full form, without a slash at its end."""
+    """The full form of an address, without a trailing slash."""
     found = _ADDRESS.fullmatch(str(path))
     assert found, f"{path} is not in a bucket"
     return f"{found[1]}://{found[2].rstrip('/')}"
 
 
 def local_folder(path: str | Path, *marks: str) -> Path:
-    """The folder itself if it is on this machine, else a local copy of it (`_fetch_folder`)."""
+    """A folder on this machine: `path` itself, or a local copy of a bucket's folder
+    (`_fetch_folder`).
+    """
     return _fetch_folder(path, *marks) if in_bucket(path) else Path(path)
 
 
 def _fetch_folder(path: str | Path, *marks: str) -> Path:
-    """A copy of a folder in a bucket on this machine, fetched once as long as its files stay.
+    """A local copy of a bucket's folder, fetched again only if its files changed.
 
     Of several processes of a host one fetches and the others wait. A fetch that was killed goes on
     with the files that it has.
@@ -80,13 +91,13 @@ def _fetch_folder(path: str | Path, *marks: str) -> Path:
             partial = beside(folder, PARTIAL)
             with explained(url, "read"):
                 _download(files, root, partial)
-            # Not a `whole_folder`, which begins with nothing: a killed fetch goes on.
+            # Not a `whole_folder`, which starts empty: a killed fetch is continued.
             replace_folder(partial, folder)
     return folder
 
 
 def _download(files: Any, root: str, folder: Path) -> None:
-    """Fetch all files under `root`; those that are there with their size are not fetched again."""
+    """Fetch all files under `root`, except those that are already there with the right size."""
     sizes = file_sizes(files, root)
     missing = [
         name
@@ -115,7 +126,7 @@ def _download(files: Any, root: str, folder: Path) -> None:
 
 
 def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool = False) -> None:
-    """Copy a folder into a bucket, its mark last. A publishing that was killed can be repeated.
+    """Copy a folder into a bucket, its mark last. An interrupted copy can be repeated.
 
     Args:
         folder: the whole folder on this machine.
@@ -146,7 +157,7 @@ def publish_folder(folder: Path, path: str | Path, mark: str, *, overwrite: bool
 
 
 def move_folder(path: str | Path, to: str | Path) -> None:
-    """Rename a folder of a bucket: all files are copied, within the bucket, then those here go.
+    """Rename a folder of a bucket: copy all files within the bucket, then delete the old ones.
 
     Raises:
         BadInput: if the bucket refuses.
@@ -160,12 +171,12 @@ def move_folder(path: str | Path, to: str | Path) -> None:
 
 
 def file_sizes(files: Any, root: str) -> dict[str, int]:
-    """Name below `root` -> bytes, of all files there."""
+    """Name below `root` -> size in bytes, for all files under it."""
     return {name: size for name, (size, _) in _file_tags(files, root).items()}
 
 
 def _file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
-    """Name below `root` -> bytes and the tag that the bucket gave to these contents."""
+    """Name below `root` -> size in bytes, and the bucket's tag of the content (ETag, say)."""
     found = files.find(root, detail=True)
     return {
         name.removeprefix(f"{root}/"): (info["size"], info.get("ETag") or info.get("etag", ""))
@@ -175,7 +186,7 @@ def _file_tags(files: Any, root: str) -> dict[str, tuple[int, str]]:
 
 
 def _transfer(one: Callable[[str], None], names: Iterable[str]) -> None:
-    """`one` of each name, several at the same time; the first error ends it."""
+    """Run `one` for each name, several at a time; stops at the first error."""
     pool = ThreadPoolExecutor(max_workers=_TRANSFERS)
     try:
         for done in as_completed([pool.submit(one, name) for name in names]):
@@ -193,10 +204,10 @@ def open_bucket(url: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    # It writes each error with its traceback, and raises it as well.
+    # It logs each error with its traceback and also raises it.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     try:
-        # Listings are never kept: other processes and libraries write into the same bucket.
+        # Listings are not cached: other processes and libraries write into the same bucket.
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         package = _PACKAGES[url[:2]]
@@ -208,7 +219,7 @@ def open_bucket(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def explained(url: str, verb: str) -> Iterator[None]:
-    """Turn what the libraries raise for an unreachable or forbidden bucket into BadInput."""
+    """Turn the libraries' errors for an unreachable or forbidden bucket into BadInput."""
     try:
         yield
     except BadInput:
@@ -224,7 +235,9 @@ def explained(url: str, verb: str) -> Iterator[None]:
 
 
 def client_errors() -> tuple[type[Exception], ...]:
-    """What the libraries for buckets raise beside OSError; only those that are loaded can."""
+    """The exceptions of the bucket libraries other than OSError, for the libraries that are
+    loaded.
+    """
     names = (
         ("botocore.exceptions", "BotoCoreError"),
         ("aiohttp", "ClientError"),
@@ -238,7 +251,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 @contextlib.contextmanager
 def _wait_for_lock(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock, then hold it."""
+    """Take the lock, waiting while another process holds it."""
     while (file := lock_file(path)) is None:
         poll()
         time.sleep(0.2)
@@ -246,8 +259,63 @@ def _wait_for_lock(path: Path) -> Iterator[None]:
         yield
 
 
+# -------------------------------------------------------------------------------------------------
+# A file on the web (https://), fetched once.
+
+_WEB = re.compile(r"(https?):/{1,2}([^/].*)")  # one slash is left where it went through a Path
+_AT_ONCE = 1 << 20  # bytes
+
+
+def local_file(path: str | Path) -> Path:
+    """The file itself, or a copy of one on the web that is fetched once and kept.
+
+    The copy stays the same until its folder is deleted; its SHA-256 lies beside it.
+
+    Raises:
+        BadInput: if it cannot be fetched.
+    """
+    found = _WEB.fullmatch(str(path))
+    if not found:
+        return Path(path)
+    url = f"{found[1]}://{found[2]}"
+    name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rstrip("/").rsplit("/", 1)[-1])
+    file = cache_folder() / "files" / short_hash(url.encode()) / (name or "file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _wait_for_lock(file.with_name(".lock")):
+        if not file.is_file():
+            _fetch_file(url, file)
+    return file
+
+
+def _fetch_file(url: str, file: Path) -> None:
+    content = hashlib.sha256()
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=60) as answer,
+            written_whole(file) as unfinished,
+            unfinished.open("wb") as written,
+        ):
+            size = int(answer.headers.get("Content-Length") or 0) or None
+            with progress_bar(total=size, desc=f"fetch {file.name}", unit="B") as bar:
+                while part := answer.read(_AT_ONCE):
+                    poll()
+                    written.write(part)
+                    content.update(part)
+                    bar.update(len(part))
+            if size and written.tell() != size:
+                raise OSError(f"{written.tell():,} of {size:,} bytes came")
+    except (OSError, ValueError) as error:  # of the network, of an address that is none
+        raise BadInput(
+            f"{url} cannot be fetched ({error}); check the address and the network, or fetch the "
+            "file by hand and give its path"
+        ) from error
+    digest = content.hexdigest()
+    file.with_name(f"{file.name}.sha256").write_text(f"{digest}  {file.name}\n")
+    tell(f"fetched {url} (SHA-256 {digest[:16]}...); it is kept in {file.parent}")
+
+
 def cache_folder() -> Path:
-    """Where copies from buckets are kept, of which none is ever deleted by itself.
+    """The folder for local copies of buckets' folders, which are never deleted automatically.
 
     Vectors of dictionaries are kept in a folder in it, too, up to a size (`vector_files.py`).
     """
@@ -261,11 +329,11 @@ def short_hash(*parts: bytes) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# The file that a command will write: whether it can, asked before the work and not after hours.
+# A check that an output file can be written, made before the work instead of hours later.
 
 
 def check_output(path: Path, option: str, example: str) -> None:
-    """See that a file can be written to `path`, a file, a new name, a device or a pipe.
+    """Check that a file can be written to `path`: a file, a new name, a device or a pipe.
 
     Args:
         path: what the user gave.

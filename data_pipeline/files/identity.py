@@ -1,4 +1,4 @@
-"""The project's JSON files: their kinds, what each holds, and how it is read with types."""
+"""The project's JSON files: their kinds, the types of their content, and typed reading."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# JSON files, read with types: a value that is none of its type is named, before anything uses it.
+# Typed reading of JSON: a value of the wrong type is reported before it is used.
 #
-# A type is what msgspec knows: a TypedDict (`identity.py`), a dataclass, a list, with bounds of
+# A type is anything that msgspec knows: a TypedDict, a dataclass, a list, with bounds of
 # numbers and patterns of strings by `msgspec.Meta`.
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def read_json(path: Path, remedy: str = _AGAIN) -> dict[str, Any]:
 
 
 def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
-    """Whatever a JSON file holds.
+    """The value in a JSON file, of any type.
 
     Raises:
         BadInput: if there is no such file, or it is not JSON.
@@ -70,7 +70,7 @@ def read_json_value(path: Path, remedy: str = _AGAIN) -> Any:
 
 
 def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
-    """The value that a JSON text tells; `source` names it in the message of BadInput."""
+    """The value of a JSON text; `source` names it in the message of BadInput."""
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
 
 
 def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
-    """A value of JSON as a type wants it.
+    """A JSON value, converted to a type.
 
     Args:
         value: what JSON told.
@@ -98,7 +98,7 @@ def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:
 
 
 def _in_words(problem: str, value: Any) -> str:
-    """What msgspec says of a value, with the place, what was found there and what was expected."""
+    """msgspec's error in words: the place, what was found there and what was expected."""
     match = _PROBLEM.fullmatch(problem)
     assert match, problem
     what, key, place = match[1].replace("`", ""), match[2], (match[3] or "").removeprefix(".")
@@ -116,14 +116,14 @@ def _in_words(problem: str, value: Any) -> str:
 
 
 def _at(value: Any, place: str) -> Any:
-    """The value at a place such as counts.terms or shards[2].file."""
+    """A place in words, such as "counts.terms" or "shards[2].file"."""
     for key, index in _STEP.findall(place):
         value = value[int(index)] if index else value[key]
     return value
 
 
 def _described(value: Any) -> str:
-    """A value of JSON for messages: short ones as they are, of others the kind."""
+    """A JSON value for messages: short values in full, else their kind."""
     if isinstance(value, dict | list):
         filled, empty = _JSON_KINDS[type(value)]
         return filled if value else empty
@@ -132,7 +132,7 @@ def _described(value: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What the project's own JSON files hold, key by key: types for `typed`.
+# The types of the project's own JSON files, key by key.
 #
 # Other keys may stand beside these: what is only shown to people is not named here.
 
@@ -140,7 +140,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]  # the largest that all readers of 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256
 Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
-# What a tokenizer and an encoder may ask for: ten times the largest that there are.
+# Upper limits of what a file may ask of a tokenizer or encoder: ten times the largest in use.
 LONGEST = 100_000
 Length = Annotated[int, Meta(ge=3, le=LONGEST)]  # tokens of a term, [CLS] and [SEP] included
 Vocabulary = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -150,8 +150,8 @@ Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond
 
 
 # -------------------------------------------------------------------------------------------------
-# The JSON files that say what a thing is: a dataset, mentions, batches, skip-grams, a run,
-# an encoder, vectors, scores, cut-offs.
+# The kinds of JSON files that identify a dataset, mentions, skip-grams, a run, an encoder,
+# vectors, scores or cut-offs.
 #
 # Each is an object whose "format" is "coder_jax NAME VERSION"; the rest is what must be the same
 # for two such things to be the same. This module is the one place where they are written, read and
@@ -161,7 +161,7 @@ Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]  # rounding may lead beyond
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file describes, and who writes it.
+    """A kind of file, and the command that writes it.
 
     Attributes:
       name, version: of the format; the version grows when older files can no longer be read.
@@ -194,7 +194,7 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Settings that there are no more, as runs have them that did not use them.
+# Removed settings, with the value that a run which did not use them has recorded.
 GONE = (
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
@@ -211,7 +211,7 @@ def marked(kind: Kind, content: Any) -> dict[str, Any]:
 
 
 def write_identity(path: Path, kind: Kind, content: Any) -> None:
-    """Write what a thing is, whole or not at all. ValueError for NaN and infinity."""
+    """Write such a file atomically. ValueError for NaN and infinity."""
     write_json(path, marked(kind, content))
 
 
@@ -233,7 +233,7 @@ def read_identity(path: Path, kind: Kind, content: type[T]) -> T:
 
 
 def is_of_kind(path: Path, kind: Kind) -> bool:
-    """Whether a file is of this kind, whatever its version and whether or not it is whole."""
+    """Whether a file is of this kind, of any version and even if incomplete."""
     try:
         found = read_json(path).get("format")
     except BadInput:
@@ -243,7 +243,7 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
 
 
 def _remedy(found: Any, kind: Kind) -> str:
-    """What to do about a file whose format is another one."""
+    """Advice for a file whose format is another one."""
     match = _FORMAT.fullmatch(found) if isinstance(found, str) else None
     other = _KINDS.get(match[1]) if match else None
     if match and other is kind:

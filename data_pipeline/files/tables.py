@@ -1,4 +1,4 @@
-"""Tables of strings from CSV, TSV and Excel files, and the bounds of what a file may ask for."""
+"""Tables of strings from CSV, TSV and Excel files, and limits on what a file may ask for."""
 
 import codecs
 import csv
@@ -24,7 +24,7 @@ from data_pipeline.files.whole import is_stream, written_whole
 from data_pipeline.process import BadInput, did_you_mean, tell
 
 # -------------------------------------------------------------------------------------------------
-# Bounds of what a file may ask for: the length of its lines, and what an archive unpacks to.
+# Limits: the length of lines, and the size that an archive may unpack to.
 #
 # A damaged or malicious file of some megabytes must not take the memory of a machine.
 
@@ -34,14 +34,16 @@ _ALWAYS_FINE = 64 << 20  # bytes
 
 
 def check_lines(content: bytes, place: str) -> None:
-    """BadInput if a text has a line of more than 2 * LONGEST_LINE; it may miss shorter ones."""
+    """Raise BadInput if a text has a line of more than 2 * LONGEST_LINE; may miss shorter long
+    lines.
+    """
     for start in range(0, len(content) - LONGEST_LINE, LONGEST_LINE):
         if content.find(b"\n", start, start + LONGEST_LINE) < 0:
             raise too_long(place, content.count(b"\n", 0, start) + 1)
 
 
 def bounded_lines(file: IO[bytes], place: str, first: int = 1) -> Iterator[bytes]:
-    """The lines of a file with their ends; `first` is the number of the first, for messages.
+    """The lines of a file with their ends; `first` is the number of the first line, for messages.
 
     Raises:
         BadInput: a line has more than LONGEST_LINE bytes.
@@ -60,7 +62,7 @@ def too_long(place: str, number: int) -> BadInput:
 
 
 def check_unpacked(place: str, packed: int, unpacked: int) -> None:
-    """BadInput if something packed unpacks to far more than any text does.
+    """Raise BadInput if compressed data unpacks to far more than any text does.
 
     Args:
         place: for the message.
@@ -75,7 +77,7 @@ def check_unpacked(place: str, packed: int, unpacked: int) -> None:
 
 
 def unpacked(path: Path) -> bytes:
-    """What a .gz file holds; BadInput if it is damaged, or holds far more than any text would."""
+    """The content of a .gz file; BadInput if it is damaged or unpacks to too much."""
     pieces, size = [], 0
     try:
         with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as file:
@@ -89,23 +91,25 @@ def unpacked(path: Path) -> bytes:
 
 
 # -------------------------------------------------------------------------------------------------
-# Text files of an evaluation -> rows of fields with their line numbers; hashes of rows.
+# Tab-separated and "
+#
+# " files of evaluations, with line numbers; hashes of rows.
 
 # Joins several concepts of one mention or term in one field.
 CONCEPT_SEPARATOR = "|"
 DOUBLE_PIPE = "||"  # between the columns of XL-BEL's files
-# First lines that name the columns, lower-cased: they are skipped.
+# Column names, in lower case, by which a header is recognized and skipped.
 TERM_COLUMNS = {"mention", "term", "name", "string"}
 CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
 
 
 def split_concepts(joined: str) -> list[str]:
-    """The concepts of one field of a dictionary or of gold, in their order."""
+    """The concepts that are joined in one field, in order."""
     return joined.split(CONCEPT_SEPARATOR)
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file (a byte order mark is dropped); BadInput if it is not one."""
+    """The text of a UTF-8 file without its byte order mark; BadInput if it is not UTF-8."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -123,7 +127,7 @@ def decoded(
     encoding: str = "utf-8-sig",
     remedy: str = "fetch the file again, or convert it to UTF-8",
 ) -> str:
-    """Text of UTF-8, a byte order mark dropped, or of another encoding.
+    """Bytes decoded as UTF-8 (without its byte order mark) or another encoding.
 
     Args:
       content: the bytes.
@@ -144,7 +148,7 @@ def decoded(
 
 
 def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
-    """(line number, fields without blanks around them) of each line that is not empty.
+    """(line number, stripped fields) of each line that is not empty.
 
     Lines end at a newline only: terms may hold other characters that Python takes for line ends.
     Quotes are ordinary characters.
@@ -156,7 +160,7 @@ def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """As `tab_separated`, one after the other: a dictionary has millions."""
+    """`tab_separated` as an iterator: a dictionary has millions of lines."""
     text, number, start = read_text(path), 0, 0
     while start <= len(text):
         end = text.find("\n", start)
@@ -167,7 +171,7 @@ def _split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
-    """The rows of a file with two columns, its header left out.
+    """The rows of a two-column file, without its header.
 
     Args:
       path: the file.
@@ -213,7 +217,13 @@ def is_double_piped(path: Path) -> bool:
 
 
 def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...]]:
-    """The first `columns` fields of each line of CUI||name, CUI||name||context, ...
+    """The first `columns` fields of each line of a file such as CUI
+
+    name or CUI
+
+    name
+
+    context.
 
     Args:
       path: the file.
@@ -237,7 +247,7 @@ def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...
 
 
 def distinct_rows(rows: Iterable[Sequence[str]]) -> tuple[str, int]:
-    """`content_hash` of the distinct ones of many rows, and how many these are."""
+    """`content_hash` of the distinct rows, and their number."""
     lines = sorted("\t".join(row) for row in rows)
     digest, count, last = hashlib.sha256(), 0, None
     for line in lines:
@@ -248,7 +258,7 @@ def distinct_rows(rows: Iterable[Sequence[str]]) -> tuple[str, int]:
 
 
 def content_hash(rows: Iterable[Sequence[str]]) -> str:
-    """SHA-256 of rows of strings, whatever their order."""
+    """SHA-256 of rows of strings, independent of their order."""
     digest = hashlib.sha256()
     for line in sorted("\t".join(row) for row in rows):
         digest.update(line.encode() + b"\n")
@@ -256,7 +266,7 @@ def content_hash(rows: Iterable[Sequence[str]]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Text with commas, semicolons or tabs -> rows of strings with their line numbers, and back.
+# Text with commas, semicolons or tabs: its rows with line numbers, and the writer of such text.
 
 _SEPARATORS = ("\t", ";", ",")
 _LOOKED_AT = 200  # rows, to tell which separator a file has
@@ -269,7 +279,7 @@ _GIVE_ENCODING = (
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file writes its rows, to write others alike. It is always written as UTF-8.
+    """The format of a text file, for a writer that keeps it; output is always UTF-8.
 
     Attributes:
       separator: between the columns.
@@ -295,7 +305,7 @@ def _read_delimited(
     encoding: str | None = None,
     remedy: str = _GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
-    """The rows of a text file, as they stand, and how they are written.
+    """The rows of a text file as they are, and its format.
 
     Args:
       path: the file, also as .gz.
@@ -322,7 +332,7 @@ def _read_delimited(
 
 
 def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
-    """Whether quotes count, and the rows: Excel writes quotes, most programs know none."""
+    """Whether quotes are special, and the rows: Excel quotes fields, most programs do not."""
     plain = list(_rows(text, "\t", place, is_quoted=False))
     try:
         quoted = list(_rows(text, "\t", place))
@@ -335,7 +345,7 @@ def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
 
 
 def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tuple[str, bool]:
-    """The text of a file, and whether it should be written with a byte order mark."""
+    """The text of a file, and whether its copy should have a byte order mark."""
     if content.startswith(_PACKED_XML):
         raise BadInput(
             f"{place}: found a zip archive, as Excel's workbooks are; expected text: name it .xlsx"
@@ -362,7 +372,7 @@ def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tupl
 def _rows(
     text: str, separator: str, place: str, is_quoted: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows one after the other; BadInput for a quote that is not closed, or has text behind."""
+    """Iterates over rows; BadInput for a quote that is not closed or is followed by text."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=separator,
@@ -383,7 +393,7 @@ def _rows(
 
 
 def _separator(text: str, place: str) -> str:
-    """The separator that gives the header most columns, and half of the first rows as many."""
+    """The separator that splits the header into most columns, and half of the first rows alike."""
     columns = {}
     for separator in _SEPARATORS:
         counts = []
@@ -425,7 +435,7 @@ def _write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# A table with a header, in whatever file a hospital keeps it, as strings; and back into a file.
+# Tables with a header, read from and written to the file types that hospitals use.
 
 _WORKBOOK = (".xlsx", ".xlsm")
 _OLD_WORKBOOK = (".xls", ".ods", ".xlsb")
@@ -451,7 +461,7 @@ class Table:
     dialect: Dialect
 
     def find_column(self, name: str, option: str) -> str:
-        """The column of that name, case and blanks aside.
+        """The column of that name, ignoring case and blanks.
 
         Args:
           name: what a user calls it.
@@ -474,7 +484,7 @@ class Table:
 
 
 def folded(name: str) -> str:
-    """A column's name without case and blanks: "Local Term" is "localterm", as local_term is."""
+    """A column's name without case and blanks: "Local Term" becomes "localterm"."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
@@ -517,7 +527,7 @@ def read_rows(
     sheet: str | None = None,
     remedy: str = _GIVE_ENCODING,
 ) -> tuple[Dialect, Rows]:
-    """As `read_table`: the rows as they stand, the header the first of them.
+    """As `read_table`, but all rows as they are, the header first.
 
     `remedy` says what to do about bytes that are not UTF-8, where no encoding was given.
     """
@@ -535,7 +545,7 @@ def is_workbook(path: Path) -> bool:
 
 
 def table_of(path: Path, dialect: Dialect, rows: Rows) -> Table:
-    """The table of rows, the first that is not empty its header."""
+    """A table made of rows, of which the first that is not empty is the header."""
     filled = [place for place, (_, fields) in enumerate(rows) if not is_empty(fields)]
     if len(filled) < 2:
         what = "a header and no rows" if filled else "no rows"
@@ -575,7 +585,7 @@ def is_empty(fields: list[str]) -> bool:
 
 
 def check_table_name(path: Path, option: str) -> None:
-    """BadInput if `write_table` does not know the ending of a name; streams may have any.
+    """Raise BadInput if `write_table` does not know the ending of a name; streams need none.
 
     Args:
       path: what the user gave.
@@ -589,7 +599,7 @@ def check_table_name(path: Path, option: str) -> None:
 
 
 def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None) -> None:
-    """Writes a table, whole or not at all; streams, such as `STDOUT`, as tab-separated text.
+    """Writes a table atomically; streams, such as `STDOUT`, get tab-separated text.
 
     .csv has the separator of the dialect if that is another than a tab, else commas; .tsv and .txt
     have tabs; .xlsx is a workbook of text cells. Text is UTF-8.
@@ -620,7 +630,7 @@ def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None)
 
 
 # -------------------------------------------------------------------------------------------------
-# An Excel workbook (.xlsx) -> rows of strings with their row numbers, and back.
+# Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
 _EXACT = 10**15  # Excel keeps 15 digits of a number
@@ -630,7 +640,7 @@ _DIGITS = re.compile(r"(0+)(?:\.(0+))?")  # a number format that shows so many d
 
 
 def _read_workbook(path: Path, sheet: str | None = None) -> Rows:
-    """The rows of a sheet as strings, all as long as the longest is filled.
+    """The rows of a sheet as strings, padded to the length of the longest row.
 
     Numbers are as they are shown where zeros say so (a cell 123 in the format 0000 is "0123"), and
     else as short as they can be: 123, not 123.0. Dates are 2024-01-31, with a time if they have
@@ -693,7 +703,7 @@ def _sheet_rows(sheet: Any, path: Path) -> Rows:
 
 
 def _shown(value: Any, number_format: str) -> str:
-    """A cell's value as a string."""
+    """The string that a cell shows."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -746,7 +756,7 @@ def _write_workbook(path: Path, frame: pl.DataFrame) -> None:
 
 
 def _escaped(text: str, row: int) -> str:
-    """The text as a cell holds it; BadInput if it is too long."""
+    """The text, escaped for a cell; BadInput if it is too long."""
     escaped = _TO_ESCAPE.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
     if len(escaped) > _MOST_CHARACTERS:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there: atomic writes, locks, pipes, NumPy arrays."""
+"""Atomic writes of files and folders, locks, streams, NumPy arrays."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Locks on files, which end with the process that holds them, however it ends.
+# File locks, which the operating system releases when their process ends.
 
-# What file systems answer that have no locks, such as some network and FUSE mounts.
+# The errors of file systems without locks, such as some network and FUSE mounts.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def lock_file(path: Path, *, shared: bool = False) -> IO[str] | None:
-    """The file, locked until it is closed; None if another process holds it.
+    """An open, locked file (until it is closed); None if another process holds the lock.
 
     Args:
         path: of the file.
@@ -55,7 +55,9 @@ def lock_file(path: Path, *, shared: bool = False) -> IO[str] | None:
 
 @contextmanager
 def locked(path: Path, held: str) -> Iterator[None]:
-    """Hold the lock within; BadInput that says `held` if another process has it."""
+    """Hold the lock inside the block; BadInput with the message `held` if another process holds
+    it.
+    """
     file = lock_file(path)
     if file is None:
         raise BadInput(held)
@@ -64,9 +66,9 @@ def locked(path: Path, held: str) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Devices, pipes and a process's own output: what is written into, and never replaced by a file.
+# Devices, pipes and the process's own output, which are written to and never replaced.
 
-# What can be neither written into nor replaced: that of a disk, which a device is too, is lost.
+# What can be neither written to nor replaced. A disk is a device, too; writing would destroy it.
 _REFUSED = {
     stat.S_IFDIR: "a folder",
     stat.S_IFBLK: "a disk",
@@ -75,7 +77,7 @@ _REFUSED = {
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `path` is a device, a pipe, or what this process prints to, as /dev/stdout is.
+    """Whether `path` is a device, a pipe, or this process's own output (such as /dev/stdout).
 
     False for a file and for what is not there.
 
@@ -94,7 +96,7 @@ def is_stream(path: Path) -> bool:
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether `path` is where this process prints to."""
+    """Whether `path` is this process's standard output."""
     return _own_output(path) == 1
 
 
@@ -110,7 +112,7 @@ def _own_output(path: Path) -> int | None:
 
 
 def _copy_to_stream(file: Path, stream: Path) -> None:
-    """Writes what is in a file to what `is_stream`; a pipe waits for its reader."""
+    """Copies a file to a stream; on a pipe this waits for a reader."""
     own = _own_output(stream)
     if own is not None:  # another descriptor would have a place of its own in the file behind it
         sys.stdout.flush()
@@ -123,18 +125,18 @@ def _copy_to_stream(file: Path, stream: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Files and folders that are whole or not there, however the process that writes them ends.
+# Files and folders that are written atomically: whole or absent, even after a kill.
 
-# Hidden names beside a folder NAME while it is written: .NAME.partial is the new one, .NAME.old the
-# one that gives way to it, and .NAME.lock is held by the process that writes.
+# Hidden names beside a folder NAME during writing: .NAME.partial is the new folder, .NAME.old the
+# one that it replaces, and the writing process holds .NAME.lock.
 PARTIAL, OLD, LOCK = "partial", "old", "lock"
-# What versions of coder_jax that named such folders after their process may have left.
+# Names left by older versions of coder_jax, which contain the process's number.
 _OF_A_PROCESS = re.compile(r"(partial|old|replaced)-(\d+)")
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Another name to write a file under; it becomes `path` once the disk has all of it.
+    """A temporary name to write to; it is renamed to `path` once the file is on disk.
 
     After an error nothing of it stays. After a kill its other name may; the next writer takes it.
     Where `path` is a link, what it leads to is written. A device, a pipe or this process's own
@@ -163,7 +165,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to write in; it becomes `folder` once the disk has all of it.
+    """An empty folder to write in; it is renamed to `folder` once all of it is on disk.
 
     A folder that is there is replaced; whether it may be is the caller's question. After an error
     it is still there, and nothing of the new one stays. After a kill the one or the other is there,
@@ -196,7 +198,7 @@ def beside(folder: Path, what: str) -> Path:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Give `new`, a whole folder on the same disk, the name `folder`; what was there goes then.
+    """Rename `new`, a complete folder on the same disk, to `folder`, replacing what was there.
 
     POSIX renames a folder in one step only where none, or an empty one, has the name. Else there
     are two steps, between which no folder has it: see `recover_folder`.
@@ -222,7 +224,7 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 def recover_folder(folder: Path) -> None:
-    """Give a folder its name again if a process was killed while it replaced that folder.
+    """Rename a folder back if a process was killed while replacing it.
 
     There is an old one and none with the name only between the two renames of `replace_folder`.
     Then the new one is whole and gets the name; if it was written under a name of its own, the old
@@ -245,13 +247,13 @@ def recover_folder(folder: Path) -> None:
 
 
 def _remove_leftovers(folder: Path, what: str) -> None:
-    """Remove what writers of `folder` left that were killed; for the process that writes it now."""
+    """Remove leftovers of killed writers of `folder`; only for the process that holds its lock."""
     for found in leftovers(folder, what):
         shutil.rmtree(found, ignore_errors=True)
 
 
 def leftovers(folder: Path, what: str) -> list[Path]:
-    """The new (PARTIAL) or the old (OLD) folders that killed writers of `folder` left beside it."""
+    """The partial (PARTIAL) or replaced (OLD) folders that killed writers of `folder` left."""
     found = [path for path in [beside(folder, what)] if path.is_dir()]
     for path in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*")):
         match = _OF_A_PROCESS.fullmatch(path.name.removeprefix(f".{folder.name}."))
@@ -261,7 +263,7 @@ def leftovers(folder: Path, what: str) -> list[Path]:
 
 
 def _is_running(process: int) -> bool:
-    """Whether this machine has a process of that number, other than this one."""
+    """Whether this machine runs another process with that number."""
     if process == os.getpid():
         return False
     try:
@@ -275,7 +277,7 @@ def _is_running(process: int) -> bool:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of those who write `folder`; it is not there when nobody writes.
+    """Hold the lock for writing `folder`; its file exists only while somebody writes.
 
     Raises:
         BadInput: if another process holds it.
@@ -298,7 +300,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 
 def newest_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
-    """The lock under a name that its holder removes: not one that lost its name meanwhile."""
+    """Lock a file whose holder deletes it: retries if it was deleted before the lock was taken."""
     while (file := lock_file(path, shared=shared)) is not None:
         try:
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -310,7 +312,7 @@ def newest_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Wait until the disk has all files of a folder, and their names."""
+    """Wait until all files of a folder, and their names, are on disk."""
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             continue
@@ -322,18 +324,18 @@ def _flush_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON so that `path` is either absent or whole. ValueError for NaN and infinity."""
+    """Write JSON atomically. ValueError for NaN and infinity."""
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
     with written_whole(path) as unfinished:
         unfinished.write_text(text + "\n", encoding="utf-8")
 
 
 # -------------------------------------------------------------------------------------------------
-# Files of one NumPy array: damaged ones and full disks are said, whatever NumPy makes of them.
+# .npy files: damaged files and full disks give a clear message, whatever NumPy raises.
 
 
 def map_array(path: Path, remedy: str) -> np.memmap:
-    """The array in a .npy file, mapped: nothing is read before it is used.
+    """The array in a .npy file, memory-mapped.
 
     Args:
         path: the file.
@@ -358,7 +360,7 @@ def map_array(path: Path, remedy: str) -> np.memmap:
 def write_array(
     path: Path, shape: Sequence[int], dtype: np.dtype, parts: Iterable[np.ndarray]
 ) -> None:
-    """Write a .npy file of rows that come in parts, so that not all are in memory at once.
+    """Write a .npy file from chunks of rows, so that not all rows are in memory at once.
 
     They are written, not mapped: where a disk is full that is an error, but a mapping would end the
     process without a word (SIGBUS).
@@ -378,15 +380,15 @@ def write_array(
 
 
 # -------------------------------------------------------------------------------------------------
-# Arrays whose memory TensorFlow and JAX can use as it is; others they would copy.
+# Aligned arrays, whose memory TensorFlow and JAX use without a copy.
 
-# Bytes; TensorFlow aborts on a tensor that does not begin at a multiple of it, and XLA on a CPU
-# copies such an array first.
+# Bytes. TensorFlow aborts on a tensor that does not begin at a multiple of it; XLA on a CPU copies
+# such an array first.
 _ALIGNMENT = 64
 
 
 def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """An array of this shape that begins at a multiple of 64 bytes; its content is undefined.
+    """An uninitialized array of this shape that begins at a multiple of 64 bytes.
 
     NumPy's own begin at a multiple of 16.
     """
@@ -400,5 +402,5 @@ def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
 
 
 def _is_aligned(array: np.ndarray) -> bool:
-    """Whether TensorFlow and JAX can use the array's memory as it is."""
+    """Whether TensorFlow and JAX can use the array's memory without a copy."""
     return array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0

@@ -1,1 +1,1 @@
-"""Skip-grams of words, of names and of concepts: text in, a folder of vectors out."""
+"""Skip-gram vectors of words, names and concepts, learnt from text."""

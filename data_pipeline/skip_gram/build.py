@@ -1,4 +1,4 @@
-"""Skip-grams of words, names and concepts: corpus, sequences, training by gensim."""
+"""The training of skip-grams: corpus, sequences, training with gensim."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from data_pipeline.skip_gram.store import (
 from data_pipeline.sources.text import Document, TextReader, only_words, rules_hash
 
 # -------------------------------------------------------------------------------------------------
-# What the skip-grams see of a sentence: its sequences of words, names and concepts.
+# The sequences of words, names and concepts that a sentence becomes.
 #
 # Phan et al. 2019, sections 3.1 and 4. SG_W sees the words. SG_S sees a name as one token in place
 # of its words. SG_S.C sees a sentence with names twice: the token of each name, and behind it that
 # of its concept, stand on the left of the name's words in one sequence and on their right in the
 # other, so that both have the words of the name in their window, its neighbours, and each other.
 
-# No word has a ":" or a "_", so a token of a name or of a concept is never that of a word.
+# No word contains ":" or "_", so the token of a name or concept is never that of a word.
 _NAME, _CONCEPT = "name:", "concept:"
 
 
 def _name_token(words: Iterable[str]) -> str:
-    """The token of a name: of all names with the same words one."""
+    """The token of a name; names with the same words share it."""
     return _NAME + "_".join(words)
 
 
 def _concept_token(concept: str) -> str:
-    """The token of a concept; blanks in an identifier are written as in an address."""
+    """The token of a concept; its identifier is percent-encoded."""
     return _CONCEPT + quote(concept, safe=":")
 
 
 def _kind_and_string(token: str) -> tuple[str, str]:
-    """Of which table a token is, and what it stands for: a word, words of a name, a concept."""
+    """The table of a token (words, names or concepts), and the string that the token stands for."""
     if token.startswith(_NAME):
         return "names", token.removeprefix(_NAME).replace("_", " ")
     if token.startswith(_CONCEPT):
@@ -96,7 +96,7 @@ def _sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Text in; the corpus of sequences that gensim reads, and what is in it, out.
+# The corpus: the sequences that gensim reads, and statistics of them.
 
 _MOST_NAMES = 10  # that are shown
 _AT_ONCE = 1 << 20  # bytes of a file that is hashed
@@ -104,7 +104,7 @@ _AT_ONCE = 1 << 20  # bytes of a file that is hashed
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What was written.
+    """Statistics of a corpus.
 
     Attributes:
       tokens: how often the text has each token of the sequences.
@@ -118,7 +118,7 @@ class _Corpus:
 
 
 def _write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: Path) -> _Corpus:
-    """Writes the sequences of all sentences of the text, one a line.
+    """Writes the sequences of all sentences of the text, one per line.
 
     Raises:
       BadInput: a file that is no text, or with annotations of other types only; a variant with
@@ -155,7 +155,7 @@ def _write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: 
 
 
 def _check(options: SkipGramOptions, counts: Counter[str], tokens: Counter[str]) -> None:
-    """BadInput if a variant that has names found none."""
+    """Raise BadInput if a variant with names found no names."""
     if any(_kind_and_string(token)[0] == "names" for token in tokens):
         return
     types = sorted(
@@ -175,7 +175,7 @@ def _check(options: SkipGramOptions, counts: Counter[str], tokens: Counter[str])
 
 
 def _coverage(corpus: _Corpus, names: NameDictionary | None, min_count: int) -> dict[str, int]:
-    """How much of the text and of the dictionary gets a vector, as counts with their meaning."""
+    """How much of the text and the dictionary gets a vector: descriptions and counts."""
     kinds: dict[str, list[int]] = {"words": [], "names": [], "concepts": []}
     for token, count in corpus.tokens.items():
         kinds[_kind_and_string(token)[0]].append(count)
@@ -188,7 +188,7 @@ def _coverage(corpus: _Corpus, names: NameDictionary | None, min_count: int) -> 
 
 
 def _of_dictionary(tokens: Counter[str], names: NameDictionary, min_count: int) -> dict[str, int]:
-    """Of the names that are not excluded, how many words, names and concepts have a vector."""
+    """How many words, names and concepts of the dictionary (excluded names aside) have a vector."""
     found: Counter[str] = Counter()
     seen_names: Counter[str] = Counter()
     for name, concepts in names.concepts_of.items():
@@ -209,7 +209,7 @@ def _of_dictionary(tokens: Counter[str], names: NameDictionary, min_count: int) 
 
 
 def _most_frequent_names(tokens: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The names that the text has most often: one that means nothing is for the stop-list."""
+    """The most frequent names of the text; meaningless ones belong on the stop-list."""
     names = [
         (string, count)
         for token, count in tokens.items()
@@ -237,7 +237,7 @@ _LEAST_RATE = 1e-4  # of learning, at the end: gensim's
 def _train(
     corpus: Path, counts: Mapping[str, int], settings: Settings
 ) -> tuple[list[str], np.ndarray]:
-    """Vectors of the tokens that were seen often enough.
+    """The vectors of all tokens that occur often enough.
 
     Args:
       corpus: a sequence in each line, tokens with a blank between them.
@@ -263,7 +263,7 @@ def _train(
         )
 
     class Epochs(CallbackAny2Vec):
-        """Asks after each epoch whether to stop."""
+        """Checks after each epoch whether to stop."""
 
         def on_epoch_end(self, _: object) -> None:
             process.poll()
@@ -297,7 +297,7 @@ def _train(
 
 @contextmanager
 def _told(bar: Progress) -> Iterator[None]:
-    """Within, what gensim tells its log of its progress moves a bar, and nothing else is said."""
+    """In the block, gensim's log of its progress moves a bar and is not printed."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -320,7 +320,7 @@ def _told(bar: Progress) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# `SkipGramOptions` in, a finished folder of skip-grams out: read, match, train, write.
+# The command's work: read, match, train, write.
 
 _MOST_WARNINGS = 10  # that are written out in the manifest
 
@@ -378,7 +378,7 @@ def _check_free(options: SkipGramOptions) -> None:
 def _tables(
     tokens: Sequence[str], vectors: np.ndarray, corpus: _Corpus
 ) -> dict[str, StringVectors]:
-    """The vectors of tokens, by what these stand for."""
+    """The vectors of tokens, in one table for each kind (words, names, concepts)."""
     rows: dict[str, list[int]] = {kind: [] for kind in TABLES}
     strings: dict[str, list[str]] = {kind: [] for kind in TABLES}
     for row, token in enumerate(tokens):

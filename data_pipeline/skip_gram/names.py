@@ -1,4 +1,4 @@
-"""Names of a dictionary found in text, and the concept that each means."""
+"""Names of a dictionary, found in text with the concept that each means."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from data_pipeline.process import BadInput
 from data_pipeline.sources.text import Annotation, Document, only_words, sentence_spans, token_spans
 
 # -------------------------------------------------------------------------------------------------
-# The names that are looked for in text, and the concepts of each.
+# Which names are searched for in text, and the concepts of each.
 
-# Words that head the matches of any dictionary of diseases without meaning one, and words of
-# English that are somebody's abbreviation.
+# Words that are frequent matches of disease dictionaries without meaning a disease, and English
+# words that are also abbreviations.
 _STOP_NAMES = frozenset(
     """
     condition conditions cancer cancers disease diseases tumor tumors tumour tumours diagnosis
@@ -42,18 +42,20 @@ _STOP_NAMES = frozenset(
 
 
 def _surface(tokens: Iterable[str]) -> str:
-    """Tokens as one string in which each stands between blanks of its own: what is matched."""
+    """Tokens as one string in which each token is between blanks: the form in which names are
+    matched.
+    """
     return "".join(f" {token} " for token in tokens)
 
 
 def _surface_of(name: str) -> str:
-    """The same of a name."""
+    """The matching form of a name."""
     return _surface(token for token, _, _ in token_spans(name))
 
 
 @dataclass(frozen=True)
 class NameDictionary:
-    """Names as `_surface` writes them, and concepts.
+    """The names to find, in matching form, and their concepts.
 
     Attributes:
       concepts_of: the concepts of each name, but for those that are excluded.
@@ -74,7 +76,7 @@ class NameDictionary:
     record: Mapping[str, object]
 
     def concept(self, identifier: str) -> str:
-        """The concept that an identifier of a text names; "" where it is none of these."""
+        """The concept that a text's identifier means; "" for an unknown identifier."""
         return identifier if identifier in self.concepts else self.codes.get(identifier, "")
 
 
@@ -133,7 +135,7 @@ _Held = dict[str, dict[str, None]]  # a name or a code -> its concepts, in order
 def _read(
     path: Path, languages: Sequence[str], types: Sequence[str]
 ) -> tuple[_Held, _Held, frozenset[str]]:
-    """The concepts of each name, and of each other identifier; names in capitals alone."""
+    """The concepts of each name and of each other identifier, and the names in capitals only."""
     held: _Held = {}
     codes: _Held = {}
     small: set[str] = set()
@@ -145,14 +147,14 @@ def _read(
                 small.add(_surface(tokens))
     if not held:
         raise BadInput(f"{path}: found no name that has a word; give another dictionary")
-    # A dictionary in capitals throughout says nothing by them.
+    # A dictionary written in capitals throughout says nothing by them.
     return held, codes, frozenset(held.keys() - small) if small else frozenset()
 
 
 def _pairs(
     path: Path, languages: Sequence[str], types: Sequence[str], codes: _Held
 ) -> Iterator[tuple[str, str]]:
-    """(name, concept), in the order of the dictionary; fills in codes."""
+    """(name, concept) pairs in the dictionary's order; also fills in codes."""
     if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF") or languages or types:
         dictionary = read_dictionary(path, languages=languages, types=types, raw=True)
         for _, term, concept in dictionary.pairs():
@@ -190,19 +192,19 @@ def _read_concepts(path: Path) -> list[str]:
 
 
 def read_stop_names(path: Path | None) -> frozenset[str]:
-    """`_STOP_NAMES` and those of a file, one a line; as `_surface` writes them."""
+    """The names of `_STOP_NAMES` and of a file, one per line, in matching form."""
     more = read_text(path).split("\n") if path is not None else []
     return frozenset(_surface_of(name) for name in (*_STOP_NAMES, *more) if name.strip())
 
 
 # -------------------------------------------------------------------------------------------------
-# Which names stand where in the sentences of a document, and which concept each means.
+# The search for names in the sentences of a document, and the choice of the concept meant.
 
 _MOST_TOKENS = 1000  # of a sentence; gensim cuts what has more than 10,000
 
 
 class Mention(NamedTuple):
-    """A name in a sentence: its tokens first .. last - 1, and the concept it means, or ""."""
+    """A name in a sentence: tokens first .. last - 1, and the concept meant, or ""."""
 
     first: int
     last: int
@@ -210,14 +212,14 @@ class Mention(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """Tokens, marks and stop words among them, and mentions from left to right."""
+    """Tokens (punctuation and stop words included), and mentions from left to right."""
 
     tokens: list[str]
     mentions: list[Mention]
 
 
 class _Candidate(NamedTuple):
-    """What may become a mention; the least comes first, and takes its tokens."""
+    """A possible mention. Candidates are sorted; the smallest takes its tokens first."""
 
     rank: int  # 0: annotated, 1: a name of what the document is about, 2: of the dictionary
     minus_length: int  # in tokens
@@ -231,7 +233,7 @@ _SOURCES = ("annotated", "of the document", "of the dictionary")
 
 
 class _NameMatcher:
-    """Finds the names of a set in tokens, all at once (Aho and Corasick 1975)."""
+    """Finds all names of a set in a text at once (Aho and Corasick 1975)."""
 
     def __init__(self, names: Iterable[str], stop: Container[str] = ()):
         """
@@ -246,7 +248,7 @@ class _NameMatcher:
         self._automaton.make_automaton()
 
     def matches(self, tokens: Collection[str]) -> list[tuple[int, int, str]]:
-        """(first token, the one behind its last, name) of each place of each name."""
+        """(first token, end token, name) of every occurrence of a name."""
         if not self.names:
             return []
         hits = list(self._automaton.iter(_surface(tokens)))
@@ -256,7 +258,7 @@ class _NameMatcher:
         for place, token in enumerate(tokens, start=1):
             end += len(token) + 2
             token_of[end] = place
-        # Each token has blanks of its own, so that a match begins and ends with whole tokens.
+        # Each token is between blanks of its own, so that matches begin and end with whole tokens.
         return [(token_of[end] - name.count("  ") - 1, token_of[end], name) for end, name in hits]
 
 
@@ -292,7 +294,7 @@ class Annotator:
         self.matcher = _NameMatcher(names, self.stop)
 
     def sentences(self, document: Document) -> Iterator[Sentence]:
-        """The sentences of a document that have a word."""
+        """The sentences of a document that contain a word."""
         about = self._concepts(document.concepts)
         own = None
         if len(about) == 1 and document.names:
@@ -320,7 +322,7 @@ class Annotator:
             yield from _cut(Sentence(tokens, self._chosen(candidates, len(tokens))))
 
     def _concepts(self, identifiers: Iterable[str]) -> list[str]:
-        """The concepts that identifiers of a text name, each once, excluded ones left out."""
+        """The distinct concepts that a text's identifiers name, without excluded ones."""
         if self.dictionary is None:
             return list(dict.fromkeys(identifiers))
         found = (self.dictionary.concept(one) for one in identifiers)
@@ -331,7 +333,7 @@ class Annotator:
 
     @staticmethod
     def _meant(concepts: Collection[str], about: Collection[str]) -> tuple[str, bool]:
-        """The concept that is meant, or "", and whether it could be one or the other."""
+        """The concept that is meant, or "", and whether the name is ambiguous."""
         if len(concepts) > 1:
             concepts = [concept for concept in concepts if concept in about]
             if len(concepts) != 1:
@@ -341,7 +343,7 @@ class Annotator:
     def _annotated(
         self, annotations: Iterable[Annotation], spans: list[tuple[str, int, int]], offset: int
     ) -> Iterator[_Candidate]:
-        """The annotations whose first character is in a sentence that begins at `offset`."""
+        """The annotations that begin in a sentence, which itself begins at `offset`."""
         for one in annotations:
             first, last = one.first - offset, one.last - offset
             inside = [k for k, (_, start, end) in enumerate(spans) if start < last and end > first]
@@ -363,7 +365,7 @@ class Annotator:
             yield _Candidate(0, start - end, start, end, concept, ambiguous)
 
     def _chosen(self, candidates: list[_Candidate], length: int) -> list[Mention]:
-        """Those that do not overlap, the first of their order; from left to right."""
+        """Mentions that do not overlap, from left to right; earlier candidates in the order win."""
         if not candidates:
             return []
         taken, chosen = [False] * length, []
@@ -378,7 +380,7 @@ class Annotator:
 
 
 def _cut(sentence: Sentence) -> Iterator[Sentence]:
-    """A sentence, or pieces of one that is too long; a mention that is cut is none."""
+    """A sentence, cut into pieces if it is too long; mentions across a cut are dropped."""
     tokens, mentions = sentence
     for start in range(0, len(tokens), _MOST_TOKENS):
         some = tokens[start : start + _MOST_TOKENS]

@@ -1,4 +1,4 @@
-"""Everything that decides what skip-grams hold, checked before any file is read."""
+"""The options of a skip-gram training, checked before any file is read."""
 
 from __future__ import annotations
 
@@ -6,42 +6,40 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 from data_pipeline.files.buckets import in_bucket
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 Variant = Literal["words", "names", "names_concepts"]
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the skip-grams with negative sampling, as Phan et al. 2019, section 4, has them.
+    """Settings of skip-grams with negative sampling, as in Phan et al. 2019, section 4.
 
     What the paper leaves open (epochs, rate, sample) has gensim's values.
-
-    Attributes:
-      size: numbers in a vector.
-      window: words on each side that are context; as in word2vec each time 1 to so many.
-      negatives: drawn words for each word and context.
-      min_count: of words, names and concepts seen fewer times in the text, none gets a vector.
-      epochs: passes over the text.
-      rate: of learning at the start; it falls linearly to 0.0001.
-      sample: the share of the text above which a frequent word is often passed over.
-      seed: of all draws.
-      workers: threads. One gives the same vectors each time; several are quicker and do not.
     """
 
-    size: int = 200
-    window: int = 6
-    negatives: int = 5
-    min_count: int = 3
-    epochs: int = 5
-    rate: float = 0.025
-    sample: float = 1e-3
-    seed: int = 0
-    workers: int = 1
+    size: Annotated[int, Flag("numbers in a vector", heading="training")] = 200
+    window: Annotated[int, Flag("most words on each side that are context")] = 6
+    negatives: Annotated[int, Flag("drawn words for each word and context")] = 5
+    min_count: Annotated[
+        int,
+        Flag("words, names and concepts that the text has fewer times get no vector"),
+    ] = 3
+    epochs: Annotated[int, Flag("passes over the text")] = 5
+    rate: Annotated[float, Flag("of learning at the start; it falls to 0.0001")] = 0.025
+    sample: Annotated[
+        float,
+        Flag("share of the text above which a frequent word is often passed over; 0: none is"),
+    ] = 1e-3
+    seed: Annotated[int, Flag("of all draws")] = 0
+    workers: Annotated[
+        int,
+        Flag("threads; one gives the same vectors each time, several are quicker and do not"),
+    ] = 1
 
     def validate(self) -> None:
         """Raises BadInput for values that no training can use."""
@@ -62,18 +60,53 @@ class Settings:
 class SkipGramOptions:
     """Options of the command; `python -m data_pipeline.skip_gram --help` explains each."""
 
-    text: tuple[Path, ...]
-    out: Path
-    variant: Variant
-    dictionary: Path | None = None
-    dictionary_languages: tuple[str, ...] = ()
-    semantic_types: tuple[str, ...] = ()
-    exclude_concepts: Path | None = None
-    stop_names: Path | None = None
-    text_field: str = "text"
-    annotation_types: tuple[str, ...] = ("Disease", "Chemical")
+    text: Annotated[tuple[Path, ...], Flag("files of text", "FILE", heading="required")]
+    out: Annotated[Path, Flag("folder to make", "DIR")]
+    variant: Annotated[Variant, Flag("what gets a vector (--help-all explains)")]
+    dictionary: Annotated[
+        Path | None,
+        Flag(
+            "names and concepts: a dataset of `python -m data_pipeline.build`, MRCONSO.RRF, a "
+            "table, or MEDIC's id|ids||name|synonym; any form that `python -m "
+            "data_pipeline.build_mentions` reads (default: annotated names alone)",
+            "PATH",
+            heading="names",
+        ),
+    ] = None
+    dictionary_languages: Annotated[
+        tuple[str, ...],
+        Flag(
+            "of a dataset or a release, names in these languages, such as ENG (default: all)",
+            "LANGUAGE",
+        ),
+    ] = ()
+    semantic_types: Annotated[
+        tuple[str, ...],
+        Flag("of these, concepts of these types, such as T047 (default: all)", "TYPE"),
+    ] = ()
+    exclude_concepts: Annotated[
+        Path | None,
+        Flag(
+            "concepts that are held out, one a line or in a column CUI: none of their names is "
+            "matched, even where another concept has it, too (default: none)",
+            "FILE",
+        ),
+    ] = None
+    stop_names: Annotated[
+        Path | None,
+        Flag(
+            'names that are not matched, one a line, beside "disease", "condition" and such',
+            "FILE",
+        ),
+    ] = None
+    text_field: Annotated[
+        str, Flag("of JSON lines, the field with the text", "NAME", heading="text")
+    ] = "text"
+    annotation_types: Annotated[
+        tuple[str, ...], Flag("of PubTator, the types of names to take", "TYPE")
+    ] = ("Disease", "Chemical")
     settings: Settings = Settings()
-    overwrite: bool = False
+    overwrite: Annotated[bool, Flag("replace the folder at --out", heading="output")] = False
 
     def validate(self) -> None:
         """Raises BadInput for values that no training can use."""

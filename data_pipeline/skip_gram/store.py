@@ -38,7 +38,7 @@ _AGAIN = f"make the folder again with `{SKIP_GRAMS.command}`"
 
 @dataclass(frozen=True)
 class StringVectors:
-    """Strings, how often each was seen in the text, and its vector.
+    """Strings with their counts in the text and their vectors.
 
     Attributes:
       strings: [n], each once, the most frequent first.
@@ -55,7 +55,7 @@ class StringVectors:
         return {string: row for row, string in enumerate(self.strings)}
 
     def rows(self, strings: Iterable[str]) -> np.ndarray:
-        """int64 [len(strings)]: the row of each string, -1 for one that has none."""
+        """int64 [len(strings)]: the row of each string, -1 for an unknown string."""
         return np.array([self._rows.get(string, -1) for string in strings], np.int64)
 
 
@@ -81,7 +81,7 @@ class SkipGramManifest:
 
 @dataclass(frozen=True)
 class SkipGrams:
-    """A folder of skip-grams; all tables lie in one space.
+    """A folder of skip-grams; the vectors of all tables share one space.
 
     Attributes:
       folder: where it lies.
@@ -102,7 +102,7 @@ def write_skip_grams(
     manifest: SkipGramManifest,
     odd: Sequence[str] = (),
 ) -> SkipGrams:
-    """Writes a folder of skip-grams, whole or not at all, and opens it.
+    """Writes a folder of skip-grams atomically, and opens it.
 
     Args:
       out: the folder; what is there is replaced.
@@ -135,7 +135,7 @@ def write_skip_grams(
 
 
 def open_vectors(folder: str | Path) -> SkipGrams:
-    """A folder of skip-grams; the vectors are mapped, not read.
+    """Opens a folder of skip-grams; vectors are memory-mapped.
 
     Raises:
       BadInput: no such folder, or a damaged one.

@@ -1,4 +1,4 @@
-"""Annotated corpora and lists of mentions: brat, PubTator, QUAERO, gold concepts."""
+"""Readers of annotated corpora and lists of mentions: brat, PubTator, QUAERO, CHIP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from data_pipeline.files.tables import (
 from data_pipeline.process import BadInput, did_you_mean
 
 # -------------------------------------------------------------------------------------------------
-# Corpora in BRAT's stand-off format: texts, and beside them .ann files of mentions and notes.
+# Corpora in brat's stand-off format: text files, with .ann files of mentions and notes beside them.
 #
 # A line `T1<TAB>DISO 15 36<TAB>mention` is a mention: its type, where it stands (characters of the
 # text, the end exclusive; of a mention with gaps several places, ";" between them), and its words.
@@ -74,7 +74,7 @@ def read_mentions(
     check_type: Callable[[str, str], None],
     example: str,
 ) -> list[BratMention]:
-    """The mentions of an .ann file, in its order, each with its note.
+    """The mentions of an .ann file, in order, each with its note.
 
     Args:
       ann, text: what the .ann and the .txt file hold.
@@ -127,7 +127,7 @@ def read_mentions(
 
 
 def check_spans(place: str, text: str, spans: tuple[Span, ...] | list[Span], words: str) -> None:
-    """BadInput where the text does not hold the words at their place."""
+    """Raise BadInput where the text does not have a mention's words at its place."""
     there = " ".join(text[start:end] for start, end in spans)
     is_whole = all(start < end <= len(text) for start, end in spans)
     if there.split() != words.split() or not is_whole:
@@ -139,7 +139,7 @@ def check_spans(place: str, text: str, spans: tuple[Span, ...] | list[Span], wor
 
 
 def _documents(path: Path) -> Iterator[tuple[PurePosixPath, str, str]]:
-    """(name of the .ann file, what it holds, what its .txt file holds) of each document, sorted.
+    """(name of the .ann file, its content, the content of its .txt file) of each document, sorted.
 
     BadInput for an .ann file without text, or a file that is not UTF-8.
     """
@@ -151,7 +151,9 @@ def _documents(path: Path) -> Iterator[tuple[PurePosixPath, str, str]]:
 
 
 def document(held: Mapping[PurePosixPath, bytes], name: PurePosixPath, path: Path) -> list[str]:
-    """What an .ann file and the text beside it hold; BadInput without one, or of no UTF-8."""
+    """The content of an .ann file and of its text file; BadInput if that is missing or not
+    UTF-8.
+    """
     beside = name.with_suffix(".txt")
     if beside not in held:
         raise BadInput(f"{path}/{name}: found no {beside.name} beside it; fetch it again")
@@ -191,7 +193,7 @@ def _is_tar(path: Path) -> bool:
 
 
 def _names_in(path: Path) -> list[PurePosixPath]:
-    """The names of all files in a folder or an archive; none where it cannot be read."""
+    """The names of all files in a folder or an archive; none if it cannot be read."""
     try:
         if path.is_dir():
             return [PurePosixPath(one.relative_to(path).as_posix()) for one in path.rglob("*")]
@@ -230,7 +232,7 @@ def _packed_in_tar(
 
 
 # -------------------------------------------------------------------------------------------------
-# PubTator: annotated abstracts with a line of tab-separated fields for each mention.
+# PubTator: annotated abstracts, with a line of tab-separated fields for each mention.
 #
 # The lines PMID|t|title and PMID|a|abstract are followed by PMID, first character, last character,
 # mention, type, identifiers. Identifiers that "|" joins are those of a composite mention ("ocular
@@ -239,14 +241,14 @@ def _packed_in_tar(
 
 TEXT = re.compile(r"\d+\|[ta]\|")
 _JOINED = re.compile(r"[|+]")
-# MEDIC, which NCBI disease and BC5CDR are annotated with, has identifiers of two vocabularies.
+# MEDIC, the dictionary of NCBI disease and BC5CDR, has identifiers of two vocabularies.
 PREFIX = re.compile(r"(?:MESH|OMIM):", re.IGNORECASE)
 NONE = "-1"
 _LINES_LOOKED_AT = 20
 
 
 class PubTatorMention(NamedTuple):
-    """A mention as its line has it.
+    """A mention as written in its line.
 
     Attributes:
       place: such as "test.txt:12", for messages.
@@ -262,7 +264,7 @@ class PubTatorMention(NamedTuple):
 
 
 class Abstract(NamedTuple):
-    """Title and abstract, a line each, and the mentions in them."""
+    """The title and the abstract of an article, one line each, and the mentions in them."""
 
     text: str
     mentions: list[PubTatorMention]
@@ -285,7 +287,7 @@ def is_pubtator(path: Path) -> bool:
 def _read_pubtator(
     path: Path, types: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """(place, mention, identifiers, what is wrong or "") of each mention of a file.
+    """(place, mention, identifiers, problem or "") of each mention of a file.
 
     Args:
       path: the file.
@@ -318,13 +320,13 @@ def _read_pubtator(
 
 
 def types_of(path: Path) -> set[str]:
-    """The types of the mentions of a file."""
+    """The mention types that occur in a file."""
     fields = (line.split("\t") for line in read_text(path).split("\n") if not TEXT.match(line))
     return {row[4].strip() for row in fields if len(row) >= 5}
 
 
 def read_abstracts(path: Path) -> list[Abstract]:
-    """The abstracts of a file, in its order, with all their mentions.
+    """The abstracts of a file, in order, with all their mentions.
 
     BadInput if the file cannot be read, or has a line that is none of PubTator's.
     """
@@ -360,13 +362,13 @@ def read_abstracts(path: Path) -> list[Abstract]:
 
 
 def identifiers_of(field: str) -> list[str]:
-    """The identifiers of a field, without the names of their vocabularies."""
+    """The identifiers in a field, without vocabulary prefixes."""
     parts = (PREFIX.sub("", part.strip()) for part in _JOINED.split(field))
     return [part for part in parts if part and part != NONE]
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions and the set of gold names or identifiers of each, whatever file they come in.
+# Mentions with a set of gold names or identifiers, read from any of several formats.
 #
 # Read are CHIP-2019 (Yidu-N7K) as it is distributed, tab-separated or .xlsx; CHIP-CDN (.json);
 # PubTator (NCBI disease, BC5CDR); and plain tables of mention and gold. All gold of a mention is
@@ -381,7 +383,9 @@ _CSV_FIELD = re.compile(r'"((?:[^"]|"")*)"')  # CHIP-CDN has some whose quotes w
 
 
 class GoldMention(NamedTuple):
-    """A mention, its gold as the file writes it, and the place of that, such as "train.tsv:12"."""
+    """A mention, its gold as written in the file, and the place of its row, such as
+    "train.tsv:12".
+    """
 
     mention: str
     gold: tuple[str, ...]
@@ -390,7 +394,7 @@ class GoldMention(NamedTuple):
 
 @dataclass(frozen=True)
 class GoldMentions:
-    """The mentions of a file, in its order.
+    """The mentions of a file, in order.
 
     Attributes:
       rows: what was read; a mention has one gold at least, each once.
@@ -404,7 +408,7 @@ class GoldMentions:
 
 
 def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
-    """The mentions of a file, found out by its content.
+    """The mentions of a file, whose format is recognized by its content.
 
     Args:
       path: .json as CHIP-CDN has it; PubTator; or a table of two columns, mention and gold, as
@@ -429,7 +433,7 @@ def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
 
 
 class _Reading:
-    """Sorts rows of (place, mention, gold strings, or what is wrong with the row)."""
+    """Sorts rows of (place, mention, gold strings, problem) into mentions and oddities."""
 
     def __init__(self, rows: Iterator[tuple[str, str, Sequence[str], str]]):
         self.rows: list[GoldMention] = []
@@ -458,7 +462,7 @@ class _Reading:
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """Rows of CHIP-CDN: a list of {text, normalized_result}; in its test set the gold is empty."""
+    """Rows of CHIP-CDN: a list of {text, normalized_result}; the test set's gold is empty."""
     rows = typed(read_json_value(path), list[dict[str, str]], str(path))
     for number, row in enumerate(rows, start=1):
         mention, joined = (
@@ -470,13 +474,13 @@ def _json_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
 
 
 def _unquoted(field: str) -> str:
-    """A string without the quotes of a CSV field around it."""
+    """A string without the quotes of a CSV field."""
     match = _CSV_FIELD.fullmatch(field.strip())
     return match[1].replace('""', '"') if match else field
 
 
 def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """Rows of a table of two columns, a header left out."""
+    """The rows of a two-column table, without its header."""
     filled = [(number, fields) for number, fields in rows_of(path) if not is_empty(fields)]
     if filled and _is_header(filled[0][1]):
         del filled[0]
@@ -489,7 +493,7 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
 
 
 def rows_of(path: Path) -> Rows:
-    """The rows of a table as they stand.
+    """The rows of a table as they are.
 
     In text that tabs divide, quotes are ordinary characters. Where its first line has none, it is
     read as `read_rows` does, with the separator and the quotes of a CSV file.
@@ -503,13 +507,13 @@ def rows_of(path: Path) -> Rows:
 
 
 def _is_header(fields: Sequence[str]) -> bool:
-    """Whether the fields of a first row name the columns of mentions and gold."""
+    """Whether a first row is a header that names the columns of mentions and gold."""
     lower = [field.strip().lower() for field in fields]
     return len(lower) == 2 and lower[0] in _MENTION_COLUMNS and lower[1] in _GOLD_COLUMNS
 
 
 def split_unknown(gold: str, known: Container[str]) -> list[str]:
-    """A gold string, or where it is none of the known ones the parts that "|" joins."""
+    """The gold string if it is known, else its parts between "|"."""
     if gold in known or CONCEPT_SEPARATOR not in gold:
         return [gold]
     return [part for part in map(str.strip, gold.split(CONCEPT_SEPARATOR)) if part]
@@ -534,7 +538,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class QuaeroMention:
-    """One mention, as it was annotated.
+    """A mention as annotated in the corpus.
 
     Attributes:
       document: "train/EMEA/318".
@@ -560,7 +564,7 @@ class QuaeroMention:
 
 
 def is_quaero(path: Path) -> bool:
-    """Whether a path is the corpus: its folder, or an archive."""
+    """Whether a path is the corpus, as a folder or an archive."""
     if path.is_dir():
         roots = (path, path / "corpus")
         sets = [root / one / part for root in roots for one in SETS for part in PARTS]
@@ -570,13 +574,13 @@ def is_quaero(path: Path) -> bool:
 
 
 def _set_of(name: PurePosixPath) -> tuple[str, str] | None:
-    """("train", "EMEA") of a file of the corpus; None of another."""
+    """The set and part of a file of the corpus, such as ("train", "EMEA"); None for other files."""
     *_, named, part, _ = ("", "", *name.parts) if name.suffix == ".ann" else ("", "", "")
     return (named, part) if named in SETS and part in PARTS else None
 
 
 def read_quaero(path: Path) -> dict[tuple[str, str], list[QuaeroMention]]:
-    """The mentions of the sets that are there: {("train", "EMEA"): [...], ...}, in a fixed order.
+    """The mentions of all sets found: {("train", "EMEA"): [...], ...}, in a fixed order.
 
     Args:
       path: the folder QUAERO_FrenchMed or its corpus, or a .tar.gz or .zip of it.
@@ -608,7 +612,7 @@ def read_quaero(path: Path) -> dict[tuple[str, str], list[QuaeroMention]]:
 
 
 def _check_group(found: str, place: str) -> None:
-    """BadInput for a type of a mention that is none of GROUPS."""
+    """Raise BadInput for a mention type that is not in GROUPS."""
     if found not in GROUPS:
         raise BadInput(
             f"{place}: found the semantic group {found!r}{did_you_mean(found, GROUPS)}; expected "
@@ -617,19 +621,19 @@ def _check_group(found: str, place: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Files of mentions and their concepts: what a build leaves out, what an evaluation looks up.
+# Files of mentions with their CUIs: for builds, which leave them out, and for evaluations.
 
 _COLUMNS = ("mention", "cui")  # of a header, lower-cased
 _LANGUAGE = "language"
 
 
 def names_mentions(header: Sequence[str]) -> bool:
-    """Whether a first line, lower-cased, names the columns of mentions among others."""
+    """Whether a first line, lower-cased, names the columns of mentions and CUIs among others."""
     return set(_COLUMNS) <= set(header) and len(header) > len(_COLUMNS)
 
 
 def mention_languages(path: Path) -> list[str] | None:
-    """The language of each mention of a file, "" where it is not told; None without the column.
+    """The language of each mention of a file, "" if unknown; None without such a column.
 
     Args:
         path: of a file that `mention_rows` can read; there are as many rows, in the same order.

@@ -1,4 +1,4 @@
-"""The table of LOINC (Loinc.csv) in, a `Source` out: each term in all ways its name is written."""
+"""Reads LOINC (Loinc.csv), with each term under all its names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 def read_loinc(
     root: Path, scratch: Path, scopes: Iterable[str] = (), release: str | None = None
 ) -> Source:
-    """Loinc.csv, or the folder or .zip of a release that has it, as a `Source`.
+    """Reads Loinc.csv, or the folder or .zip of a release that contains it, as a `Source`.
 
     Term types are LC, DN and OSN (long common, display and short name) and LN (the six parts with
     colons between them). Deprecated terms are obsolete (SUPPRESS=O); where MapTo.csv lies beside
@@ -80,7 +80,9 @@ def read_loinc(
 
 
 def _check(table: Table) -> None:
-    """BadInput, with file and line, for a row without number or name, or of another status."""
+    """Raise BadInput, with file and line, for a row without number or name or with an unknown
+    status.
+    """
     for column, is_wrong, expected in (
         ("LOINC_NUM", ~pl.col("LOINC_NUM").str.contains(r"^\d+-\d$"), "a number such as 4548-4"),
         ("LONG_COMMON_NAME", pl.col("LONG_COMMON_NAME").str.strip_chars() == "", "a name"),
@@ -127,7 +129,7 @@ def _atoms(frame: pl.DataFrame, with_related: bool) -> pl.DataFrame:
 
 
 def _related(frame: pl.DataFrame) -> pl.DataFrame:
-    """The words of RELATEDNAMES2, which semicolons divide."""
+    """The names in RELATEDNAMES2, which are separated by semicolons."""
     words = frame.select("LOINC_NUM", "STATUS", term=pl.col(_RELATED).str.split(";")).explode(
         "term"
     )
@@ -137,7 +139,7 @@ def _related(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _retired(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """Deprecated terms, and what MapTo.csv maps them to."""
+    """Deprecated terms, and the terms that MapTo.csv maps them to."""
     old, new = (table.find_column(name, "column") for name in ("LOINC", "MAP_TO"))
     deprecated = frame.filter(pl.col("STATUS") == "DEPRECATED").select(retired="LOINC_NUM")
     mapped = table.frame.select(

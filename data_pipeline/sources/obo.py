@@ -1,4 +1,4 @@
-"""An OBO ontology (.obo or .obo.gz) in, a `Source` of lazy string columns out.
+"""Reads an OBO ontology (.obo or .obo.gz) into a `Source` of lazy string columns.
 
 fastobo parses the file (OBO format 1.4, strict). Concept identifiers are the ontology's own
 ("HP:0000005"); cross-references to other vocabularies are kept beside them. The language is ENG.
@@ -54,7 +54,7 @@ def read_obo(
 
 
 def definitions(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(identifier, name, definition) of each class of an ontology that has both and is in use.
+    """(identifier, name, definition) of each class in use that has both.
 
     Raises BadInput as `read_obo`.
     """
@@ -69,7 +69,7 @@ def definitions(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
-    """Header and all frames; fastobo's errors as BadInput with file and line."""
+    """The header and all frames; fastobo's errors become BadInput with file and line."""
     data = _read_utf8(path)
     try:
         reader = fastobo.iter(io.BytesIO(data))
@@ -180,7 +180,9 @@ class _Tables:
             yield subject, "RO", inverse_label, target, vocabulary, "N"
 
     def _label(self, typedef: str) -> str:
-        """The identifier if it is a word ("part_of"), else its name ("RO:0002202" -> ...)."""
+        """A relation's identifier if that is a word ("part_of"), else its name ("RO:0002202" ->
+        ...).
+        """
         if ":" in typedef and typedef in self.typedef_names:
             return self.typedef_names[typedef].replace(" ", "_")
         return typedef

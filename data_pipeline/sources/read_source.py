@@ -1,7 +1,10 @@
-"""Any source in, by what its files are; a `Source` out."""
+"""Reads a terminology of any supported format as a `Source`; the format is recognized by its
+files.
+"""
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterable
 from enum import StrEnum
@@ -23,7 +26,7 @@ EXPECTED = (
 
 
 class _Kind(StrEnum):
-    """What a source is."""
+    """The formats of sources."""
 
     RRF = "UMLS release"
     OBO = "OBO ontology"
@@ -33,7 +36,7 @@ class _Kind(StrEnum):
 
 
 def _kind_of(path: Path) -> _Kind:
-    """What the source at a path is, by its name, or the names of the files in a folder or .zip.
+    """The format of the source at a path, from its name or the file names in a folder or .zip.
 
     Raises:
       BadInput: if there is nothing.
@@ -54,7 +57,7 @@ def _kind_of(path: Path) -> _Kind:
 
 
 def _names(path: Path) -> list[str]:
-    """The names of the files in a folder or .zip; of another file its own."""
+    """The names of the files in a folder or .zip; for any other file its own name."""
     if path.is_dir():
         return [file.name for file in path.rglob("*")]
     if path.suffix.lower() != ".zip":
@@ -64,6 +67,14 @@ def _names(path: Path) -> list[str]:
             return [PurePosixPath(name).name for name in archive.namelist()]
     except zipfile.BadZipFile:  # who reads it says so
         return []
+
+
+def is_release_folder(path: Path) -> bool:
+    """Whether a folder holds the files of a release of the UMLS, SNOMED CT or LOINC."""
+    if not path.is_dir():
+        return False
+    known = re.compile(r"MRCONSO\.RRF.*|.*\.nlm|x?sct2_Concept_.*|loinc\.csv", re.IGNORECASE)
+    return any(known.fullmatch(name) for name in _names(path))
 
 
 def source_paths(path: Path) -> list[Path]:

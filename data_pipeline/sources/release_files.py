@@ -1,4 +1,4 @@
-"""A terminology release as it was downloaded in, its plain .RRF files out.
+"""Finds the .RRF files of a terminology release as downloaded, and unpacks them.
 
 A release is a folder (META/, its parent, or the files themselves), a .zip, a folder or .zip of .nlm
 files (zip archives by another name), with each file plain, as .gz, or as split parts
@@ -35,7 +35,7 @@ _COPY_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class _Part:
-    """One stored piece of a release file: in a folder, or a member of a zip archive."""
+    """A stored piece of a release file: a file in a folder, or a member of a zip archive."""
 
     folder: str  # where it lies, for messages and for telling two releases apart
     name: str
@@ -50,7 +50,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class Release:
-    """Plain files of a release by their short name ("MRCONSO"), and what they came from."""
+    """The unpacked files of a release by their short names ("MRCONSO"), and their origin."""
 
     root: Path
     files: dict[str, Path]
@@ -76,7 +76,8 @@ def unpack_release(root: Path, scratch: Path) -> Release:
 
 
 def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
-    """The plain file of this short name ("MRSTY") in the folder of another; None: there is none.
+    """The unpacked file of this short name ("MRSTY") in another file's folder; None if there is
+    none.
 
     A .gz file is unpacked into `scratch`; split parts are not looked for.
     """
@@ -130,7 +131,7 @@ def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Itera
 
 
 def release_paths(root: Path) -> list[Path]:
-    """The files that a release at `root` is read from: RRF files, or else archives; sorted."""
+    """The files that a release at `root` is read from, sorted: RRF files, or else archives."""
     if not root.exists():
         raise BadInput(
             f"{root} does not exist; expected a UMLS release (folder, .zip, .nlm or MRCONSO.RRF) "
@@ -183,7 +184,9 @@ def _open_zip(file: Path | IO[bytes], label: str, archives: ExitStack) -> zipfil
 
 
 def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
-    """Parts of each wanted file in order; one release only, plain files before packed ones."""
+    """The parts of each wanted file, in order, from one release; unpacked files before packed
+    ones.
+    """
     releases = sorted({p.folder for p in parts if p.name.upper().startswith("MRCONSO")})
     if not releases:
         raise BadInput(
@@ -255,7 +258,7 @@ def _read(stream: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turns the errors of a failing disk or network folder, while `path` is read, into BadInput."""
+    """Turns errors while `path` is read from a failing disk or network folder into BadInput."""
     try:
         yield
     except OSError as error:
@@ -269,7 +272,9 @@ def reading(path: str | Path) -> Iterator[None]:
 
 
 def _release_name(root: Path, places: list[str]) -> str:
-    """'2020AA' where a path of the release says so, else the name of its folder or file."""
+    """The release, such as '2020AA', if a part of the path names one, else the name of the folder
+    or file.
+    """
     for place in places:
         if match := re.search(r"(?<!\d)(20\d\d-?A[ABC])(?![A-Za-z])", place, re.IGNORECASE):
             return match[1].replace("-", "").upper()
@@ -278,6 +283,6 @@ def _release_name(root: Path, places: list[str]) -> str:
 
 
 def remove_scratch(scratch: Path) -> None:
-    """Removes unpacked files; a scratch folder that was never needed does not exist."""
+    """Removes unpacked files; does nothing if the scratch folder was never needed."""
     if scratch.exists():
         shutil.rmtree(scratch)

@@ -1,4 +1,4 @@
-"""UMLS Rich Release Format in, a `Source` of lazy string columns out.
+"""Reads the UMLS Rich Release Format into a `Source` of lazy string columns.
 
 RRF is pipe-separated with a trailing pipe, UTF-8, without quoting or escapes. Every line is checked
 once (column count, UTF-8, row count against MRFILES) before polars scans the file, since a CSV
@@ -27,8 +27,8 @@ COLUMNS = {
     "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
     "MRFILES": "FIL DES FMT CLS RWS BTS",
 }
-# What the values of a column may be, as "what, shortest, longest, letters" in bytes; of all other
-# columns any string will do. Letters, where there are some, are the values of one byte.
+# The allowed values of columns as (description, shortest, longest, letters), lengths in bytes.
+# Other columns may have any string. If letters are given, a value is one of these bytes.
 _Rule = tuple[str, int, int, bytes | None]
 _CODE: _Rule = ("1 to 40 characters", 1, 40, None)
 _LANGUAGE: _Rule = ("three letters", 3, 3, None)
@@ -71,7 +71,7 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
 
 
 def _scan(path: Path, name: str) -> pl.LazyFrame:
-    """Lazy table of an RRF file whose lines have been checked: every column a string, "" if empty.
+    """A lazy table of a checked RRF file, in which every column is a string, "" if empty.
 
     The part behind the trailing pipe is read as one more column and dropped.
     """
@@ -113,7 +113,7 @@ def _check_lines(path: Path, name: str) -> int:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, piece by piece, behind a progress bar."""
+    """The bytes of a file, in chunks, with a progress bar."""
     size = os.path.getsize(path)
     with (
         reading(path),
@@ -136,7 +136,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
 def _check_chunk(
     chunk: bytes, path: Path, rows_before: int, name: str, cut_off: bool = False
 ) -> int:
-    """Number of lines in `chunk`, which ends with a line break; raises BadInput as _check_lines."""
+    """The number of lines in `chunk`, which must end with a line break; raises as `_check_lines`
+    does.
+    """
     columns = len(COLUMNS[name].split())
     data = np.frombuffer(chunk, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
@@ -173,7 +175,7 @@ def _check_chunk(
 def _check_values(
     data: np.ndarray, starts: np.ndarray, pipes: np.ndarray, path: Path, rows_before: int, name: str
 ) -> None:
-    """BadInput, with file and line, for a value that its column cannot have.
+    """Raise BadInput, with file and line, for a value that its column cannot have.
 
     Args:
         data: uint8, whole lines of the file `name`, `rows_before` lines after its beginning.
@@ -258,7 +260,7 @@ def _types(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
-    """Semantic types, as a `Source` has them, in the MRSTY.RRF beside a MRCONSO.RRF; None: no such.
+    """The semantic types in the MRSTY.RRF beside a MRCONSO.RRF, as in `Source`; None without one.
 
     It may be a .gz file, which is unpacked into `scratch`. Raises BadInput for a malformed file.
     """
@@ -270,7 +272,7 @@ def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
 
 
 def read_retired(path: Path) -> pl.DataFrame:
-    """The retired concepts of an MRCUI file, as a `Source` has them.
+    """The retired concepts of an MRCUI file, as in `Source`.
 
     Raises BadInput for a malformed file, naming file and line.
     """
@@ -279,7 +281,9 @@ def read_retired(path: Path) -> pl.DataFrame:
 
 
 def _retired(table: pl.LazyFrame) -> pl.DataFrame:
-    """MRCUI: REL is DEL (no successor), SY (merged into CUI2), or broader/narrower/other."""
+    """Retired concepts. REL in MRCUI: DEL (no successor), SY (merged into CUI2), or
+    broader/narrower/other.
+    """
     return (
         table.select(retired="CUI1", relation="REL", cui="CUI2", merged=pl.col("REL") == "SY")
         .unique()

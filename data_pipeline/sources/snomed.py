@@ -1,4 +1,4 @@
-"""A release of SNOMED CT in Release Format 2 (RF2) in, a `Source` of its snapshot out.
+"""Reads the snapshot of a SNOMED CT release in Release Format 2 (RF2) into a `Source`.
 
 RF2 is tab-separated UTF-8 with a header and without quotes; of the Full, Delta and Snapshot files
 of a release the Snapshot ones are read, in which each component stands once, as it is now. Active
@@ -42,7 +42,7 @@ _COLUMNS = {
 }
 _FULLY_SPECIFIED_NAME, _SYNONYM = "900000000000003001", "900000000000013009"
 _PREFERRED = "900000000000548007"
-# Associations of concepts that are no more: what the target is to them.
+# Associations of inactive concepts: how the target is related to them.
 _SAME = {"900000000000527005": "same_as", "900000000000526001": "replaced_by"}
 _OTHER = {
     "900000000000523009": "possibly_equivalent_to",
@@ -102,7 +102,7 @@ def read_snomed(root: Path, scratch: Path, release: str | None = None) -> Source
 
 
 def _active_or_not(kind: str, paths: list[Path]) -> pl.DataFrame:
-    """The rows of files of one kind, active a bool; of a component in several the newest row."""
+    """The rows of files of one kind, active as a bool; the newest row of each component."""
     columns = _COLUMNS[kind]
     tables = [_read(path, columns) for path in paths]
     if not tables:
@@ -126,7 +126,9 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 
 def _check_lines(path: Path, columns: list[str]) -> None:
-    """BadInput, with file and line, for another header, a broken line, or what is no UTF-8."""
+    """Raise BadInput, with file and line, for a wrong header, a broken line, or bytes that are not
+    UTF-8.
+    """
     again = "fetch or unpack the file again"
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, str(path)), start=1):
@@ -154,7 +156,7 @@ def _check_lines(path: Path, columns: list[str]) -> None:
 
 
 def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:
-    """Active names as `Source.atoms`, and their descriptions' ids."""
+    """Active names in the format of `Source.atoms`, and the ids of their descriptions."""
     preferred = language.filter("active", pl.col("acceptabilityId") == _PREFERRED)
     is_preferred = pl.col("id").is_in(preferred["referencedComponentId"].implode())
     kind = (
@@ -183,7 +185,7 @@ def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:
 
 
 def _types(names: pl.DataFrame) -> pl.DataFrame:
-    """The tags of fully specified names: of a concept the English ones, if it has any."""
+    """The semantic tags of fully specified names; English ones for concepts that have any."""
     tagged = names.filter(pl.col("term_type") == "FN").select(
         "cui", is_english=pl.col("language") == "ENG", type=pl.col("term").str.extract(_TAG)
     )
@@ -197,7 +199,7 @@ def _types(names: pl.DataFrame) -> pl.DataFrame:
 
 
 def _relations(relationships: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """Each relationship, named as its type is preferably called in English."""
+    """Relationships, each named by the preferred English term of its type."""
     called = (
         names.sort(pl.col("language") != "ENG", "rank", maintain_order=True)
         .unique("cui", keep="first", maintain_order=True)
@@ -214,7 +216,7 @@ def _relations(relationships: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame
 
 
 def _retired(concepts: pl.DataFrame, associations: pl.DataFrame) -> pl.DataFrame:
-    """Inactive concepts, and what their associations lead to."""
+    """Inactive concepts, and the concepts that their associations lead to."""
     known = {**_SAME, **_OTHER}
     led = associations.filter(pl.col("refsetId").is_in(list(known))).select(
         id="referencedComponentId",

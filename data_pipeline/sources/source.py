@@ -1,4 +1,4 @@
-"""What every terminology reader returns: lazy columns of strings, whatever the file format.
+"""`Source`, which every terminology reader returns: lazy columns of strings for all file formats.
 
 `rrf.py`, `obo.py`, `term_tables.py`, `snomed.py` and `loinc.py` make a `Source`; `terminology.py`
 filters, cleans and numbers it. Nothing has been dropped at this stage, so that each drop is counted
@@ -23,7 +23,7 @@ def no_retired() -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Source:
-    """One terminology as its files have it.
+    """One terminology as written in its files.
 
     Attributes:
       name, release: for the manifest.
@@ -54,7 +54,7 @@ class Source:
 
 
 def both_directions(triples: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `Source.relations` for triples that read as a sentence: asthma, isa, disease.
+    """`Source.relations` rows for triples that read as a sentence, such as asthma, isa, disease.
 
     Args:
       triples: head, relation, tail and source, strings. "is_a" and "Is a" are "isa".

@@ -1,4 +1,4 @@
-"""Tables of terms that users bring: which column says what, and the `Source` that they become."""
+"""Users' own tables of terms: the meaning of their columns, and the `Source` made of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from data_pipeline.process import BadInput
 from data_pipeline.sources.source import Source, both_directions
 
 # -------------------------------------------------------------------------------------------------
-# Which column of a table of terms says what, by its header; its rows, checked.
+# The columns of a table of terms, found by its header, and its checked rows.
 
-# What columns are called, without case, blanks, "_" and "-". The names of a later group count only
-# where none of an earlier one is there.
+# Column names, compared without case, blanks, "_" and "-". The names of a later group are used only
+# if none of an earlier group is there.
 _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "concept": (
         ("concept", "conceptid", "conceptcode", "conceptidentifier", "cui", "cuis", "sctid"),
@@ -48,7 +48,7 @@ SAVE_AS_UTF8 = "save it as UTF-8, or as .xlsx"
 _YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
 _NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym")
 UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
-# The UMLS's three letters by those of ISO 639-1, and by ISO 639-3's where these are others.
+# The UMLS's three-letter codes, by ISO 639-1 codes, and by ISO 639-3 codes that differ from them.
 _LANGUAGES = {
     **{"ar": "ARA", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA"},
     **{"et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN"},
@@ -104,17 +104,17 @@ def _roles(header: Sequence[str], path: Path) -> dict[str, int]:
 
 
 def has_terms(header: Sequence[str], path: Path) -> bool:
-    """Whether a header names a column of terms and one of concepts."""
+    """Whether a header names a column of terms and a column of concepts."""
     return {"term", "concept"} <= _roles(header, path).keys()
 
 
 def header_of(rows: Rows) -> tuple[int, list[str]]:
-    """The first row that is not empty, and its number; of an empty table (1, [])."""
+    """The number of the first row that is not empty, and the row; (1, []) for an empty table."""
     return next((row for row in rows if not is_empty(row[1])), (1, []))
 
 
 def read_term_table(path: Path) -> TermTable:
-    """The terms of a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
+    """The terms in a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
 
     Raises:
       BadInput: if it cannot be read, its header names no term or concept, or a row has none.
@@ -123,7 +123,7 @@ def read_term_table(path: Path) -> TermTable:
 
 
 def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
-    """As `read_term_table`, of rows that were read."""
+    """As `read_term_table`, from rows already read."""
     _, header = header_of(rows)
     found = _roles(header, path)
     if not {"term", "concept"} <= found.keys():
@@ -147,7 +147,9 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
 
 
 def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
-    """BadInput, with file and line, for a row without term or concept, or another preferred."""
+    """Raise BadInput, with file and line, for a row without term or concept or with a wrong
+    preferred value.
+    """
     is_known = pl.col("preferred").str.to_lowercase().is_in((*_YES, *_NO))
     for role, is_right, expected in (
         ("term", pl.col("term") != "", "a term in every row"),
@@ -164,13 +166,15 @@ def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
 
 
 def umls_language(codes: pl.Expr) -> pl.Expr:
-    """Languages as the UMLS writes them: "en" and "en-US" are "ENG"; others in capitals."""
+    """Language codes as in the UMLS: "en" and "en-US" become "ENG"; unknown ones are in
+    capitals.
+    """
     first = codes.str.to_lowercase().str.extract(r"^([a-z]{2,3})(?:[-_].*)?$")
     return pl.coalesce(first.replace_strict(_LANGUAGES, default=None), codes.str.to_uppercase())
 
 
 # -------------------------------------------------------------------------------------------------
-# Your own table of terms in, with a table of relations beside it if there is one; a `Source` out.
+# A user's table of terms, and an optional table of relations, as a `Source`.
 #
 #     concept <TAB> name          <TAB> language <TAB> vocabulary <TAB> type    <TAB> preferred
 #     C-LEFT  <TAB> Hemiplegia, l <TAB> en       <TAB> LOCAL      <TAB> Disease <TAB> Y
@@ -184,7 +188,7 @@ _RELATION_COLUMNS = ("head", "relation", "tail")
 
 
 def is_terms(path: Path) -> bool:
-    """Whether a path has the ending of a table."""
+    """Whether a path has the ending of a table's file."""
     return path.name.lower().removesuffix(".gz").endswith(_ENDINGS)
 
 
@@ -229,7 +233,7 @@ def read_term_source(path: Path, release: str | None = None) -> Source:
 
 
 def _term_atoms(table: TermTable) -> pl.DataFrame:
-    """The rows of a table as those of `Source.atoms`."""
+    """The rows of a table in the format of `Source.atoms`."""
     is_preferred = (
         pl.col("preferred")
         if "preferred" in table.columns
@@ -266,6 +270,6 @@ def _relations(path: Path, vocabulary: str) -> pl.DataFrame:
 
 
 def _stem(path: Path) -> str:
-    """The name of a table without its ending."""
+    """The file name of a table without its ending."""
     name = path.name[: -len(".gz")] if path.name.lower().endswith(".gz") else path.name
     return Path(name).stem

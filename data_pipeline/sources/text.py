@@ -1,4 +1,4 @@
-"""Text as documents, sentences and words, and the abbreviations that it explains."""
+"""Text as documents, sentences and words, and the abbreviations that it defines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from data_pipeline.sources.corpora import TEXT, identifiers_of
 from data_pipeline.sources.obo import definitions
 
 # -------------------------------------------------------------------------------------------------
-# Files of text in, documents out: with the names that are annotated in them, where any are.
+# Documents read from files of text, with annotated names where the format has them.
 #
 # JSON lines, PubTator, definitions of an OBO ontology, and plain text; all but the ontology are
 # read line by line, so that a file may be larger than memory.
@@ -37,7 +37,7 @@ _PLAIN = (".txt", ".text", "")
 
 @dataclass(frozen=True)
 class Annotation:
-    """A name in a text: text[first:last], and the identifiers of the concepts that it means."""
+    """A name in a text: text[first:last], and the identifiers of the concepts meant."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Document:
-    """A text and what its source tells of it.
+    """A text, and what its source says of it.
 
     Attributes:
       text: in the case of the source.
@@ -63,7 +63,7 @@ class Document:
 
 @dataclass
 class TextReader:
-    """Reads files of text, and keeps what was odd in them.
+    """Reads files of text and collects oddities in them.
 
     Attributes:
       text_field: of JSON lines, the field with the text; "cuis" and "names" beside it may say what
@@ -81,7 +81,7 @@ class TextReader:
     odd: list[str] = field(default_factory=list)
 
     def documents(self, path: Path) -> Iterator[Document]:
-        """The documents of a file, in its order.
+        """The documents of a file, in order.
 
         Raises:
           BadInput: a file that cannot be read, is of no known form, or has no document.
@@ -113,7 +113,7 @@ class TextReader:
         self.odd.append(f"{place}: {what}")
 
     def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
-        """(number, line without its end) of each line that is UTF-8."""
+        """(number, line without its end) of each line that is valid UTF-8."""
         try:
             with path.open("rb") as packed:
                 zipped = path.suffix.lower() == ".gz"
@@ -158,7 +158,7 @@ class TextReader:
             yield Document(text, (), tuple(about["cuis"]), tuple(about["names"]))
 
     def _definitions(self, path: Path) -> Iterator[Document]:
-        """Each definition behind the name that it defines, which is annotated."""
+        """A document for each definition: the defined name, annotated, then the definition."""
         if not path.is_file():
             raise BadInput(f"{path} does not exist; expected {_EXPECTED}")
         for identifier, name, definition in definitions(path):
@@ -195,7 +195,9 @@ class TextReader:
     def _abstract(
         self, path: Path, texts: dict[str, str], annotated: list[tuple[int, str]]
     ) -> Document:
-        """An abstract; places of its annotations count from its title, a blank, the rest."""
+        """A document for an abstract; its offsets count from the title, one blank, then the
+        abstract.
+        """
         text = f"{texts.get('t', '')} {texts.get('a', '')}"
         found = []
         for number, line in annotated:
@@ -218,13 +220,13 @@ class TextReader:
 
 
 def _again(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """A line that was looked at, and those behind it."""
+    """A line that was read ahead, and then the following ones."""
     yield first
     yield from rest
 
 
 # -------------------------------------------------------------------------------------------------
-# The one rule by which names and text become words: whatever looks a word up goes through it.
+# The rule by which names and text are split into words; all code that looks words up uses it.
 #
 # BNE's authors use the English rules of spaCy 2.0, drop single marks and a few stop words, and
 # lower-case (preprocessing of minhcp/BNE, of which the paper says nothing; Phan et al. 2019,
@@ -258,7 +260,7 @@ TOKEN = re.compile(
 
 
 def token_spans(text: str) -> list[tuple[str, int, int]]:
-    """(token, first character, the one behind its last) of each word and mark of a text.
+    """(token, first character, end) of each word and punctuation mark of a text.
 
     Tokens are in lower case and hold no blank and no "_" beside others. Hyphens that divide are
     none, so that "non-small cell" and "non small cell" are the same.
@@ -272,17 +274,17 @@ def token_spans(text: str) -> list[tuple[str, int, int]]:
 
 
 def _is_word(token: str) -> bool:
-    """Whether a token is a word: no mark, and none of the stop words."""
+    """Whether a token is a word, i.e. neither punctuation nor a stop word."""
     return token not in STOP_WORDS and (token == _POSSESSIVE or token[0].isalnum())
 
 
 def only_words(tokens: Iterable[str]) -> list[str]:
-    """The tokens that are words, in their order."""
+    """The tokens that are words, in order."""
     return [token for token in tokens if _is_word(token)]
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name; of one without any, such as "the", what stands between its blanks.
+    """The words of a name; if it has none (such as "the"), its parts between blanks.
 
     Empty only for a name of blanks.
     """
@@ -290,14 +292,14 @@ def words_of(name: str) -> list[str]:
 
 
 def rules_hash() -> str:
-    """SHA-256 of the rules: things whose words are made by the same rules have the same."""
+    """SHA-256 of the rules; equal hashes mean that words were split by the same rules."""
     return hashlib.sha256("\n".join([TOKEN.pattern, *sorted(STOP_WORDS)]).encode()).hexdigest()
 
 
 # -------------------------------------------------------------------------------------------------
-# Where the sentences of a text end.
+# Sentence boundaries, at which a skip-gram's window ends.
 #
-# A skip-gram's window stops there. The rule is simple and sure of speed: a sentence ends at ".",
+# The rule is simple and fast: a sentence ends at ".",
 # "!" or "?" before blanks and a capital, a digit or an opening mark, unless the dot ends an
 # abbreviation or an initial; and at a blank line.
 
@@ -309,7 +311,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
-    """(first character, the one behind its last) of each sentence, blanks around it included."""
+    """(first character, end) of each sentence, surrounding blanks included."""
     first = 0
     for match in _END.finditer(text):
         if match[0][0] == "." and _is_abbreviated(text, match.start()):
@@ -322,18 +324,18 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_abbreviated(text: str, dot: int) -> bool:
-    """Whether the dot ends an abbreviation, or an initial such as that of "E. coli"."""
+    """Whether a dot ends an abbreviation, or an initial such as that of "E. coli"."""
     match = _LAST_WORD.search(text, max(0, dot - 12), dot)
     word = match[0] if match else ""
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
 
 
 # -------------------------------------------------------------------------------------------------
-# Abbreviations that a text explains: "attention deficit disorder (ADD)".
+# Abbreviations that a text defines: "attention deficit disorder (ADD)".
 
 
 def abbreviations_of(text: str) -> dict[str, str]:
-    """What each abbreviation of a text stands for; of one that is explained twice the last.
+    """The long form of each abbreviation of a text; for one that is defined twice, the last.
 
     By the letters of what stands before the brackets (Schwartz and Hearst 2003), as the library
     `abbreviations` has it. Phan et al. 2019 take Ab3P (Sohn et al. 2008), which finds somewhat more
@@ -342,9 +344,9 @@ def abbreviations_of(text: str) -> dict[str, str]:
     Args:
       text: of one document, a paragraph a line.
     """
-    # Imported here, as most commands need none; its import would set up the logging of the process,
-    # which it does not where there is a handler. Its file has escapes that Python warns of when it
-    # compiles them, which is the first import of an installation.
+    # Imported late, as few commands need it. Its import would configure the logging of the process,
+    # except where there is a handler. Its file has escapes that Python warns of when it compiles
+    # them, i.e. at the first import after installation.
     root, nothing = logging.getLogger(), logging.NullHandler()
     root.addHandler(nothing)
     try:

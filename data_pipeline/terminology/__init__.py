@@ -1,1 +1,1 @@
-"""Concepts, terms and relations: what is kept, cleaned, held out."""
+"""Concepts, terms and relations: filtered, cleaned, held out."""

@@ -1,4 +1,4 @@
-"""Cleaning of term strings by named rule sets, on columns and as normalizers of a tokenizer."""
+"""Cleaning of term strings by named rule sets, for columns and as normalizers of a tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Term strings as a source has them in, cleaned term strings out: named rule sets, columnar.
+# The rule sets, which clean columns of term strings.
 #
 # Every rule set folds runs of white space (Unicode, line breaks included) to one blank and strips
 # the ends, so a cleaned term never holds a tab or a line break. A term may become the empty string;
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 Strings = TypeVar("Strings", pl.Expr, pl.Series)
 _TERMS_AT_ONCE = 1 << 20  # looked at: more need more memory
 
-# A balanced pair of round brackets with up to two further levels inside.
+# Balanced round brackets with up to two further levels inside.
 _BRACKETED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 
 
-# What ends a fully specified name of SNOMED CT in brackets and says which hierarchy the concept is
-# of; of the international edition, with some that were in use before.
+# The semantic tags, in brackets, at the end of SNOMED CT's fully specified names; they name the
+# concept's hierarchy. Those of the international edition, and some that were used earlier.
 _SEMANTIC_TAGS = frozenset(
     " ".join(
         """
@@ -83,7 +83,7 @@ def _paper_rules(terms: Strings) -> Strings:
 
     A term that is nothing but brackets, dashes or `nos` becomes empty.
     """
-    # Two blanks in front and behind let " nos " match at the ends and leave one blank to spare.
+    # Two blanks on each side let " nos " match at the ends and leave one blank.
     blank_ends = terms.str.to_lowercase().str.replace(r"^", "  ").str.replace(r"$", "  ")
     without_nos = blank_ends.str.replace_all(r"\s(?:nos\s+)+", " ")
     without_brackets = without_nos.str.replace_all(_BRACKETED, "")
@@ -91,7 +91,7 @@ def _paper_rules(terms: Strings) -> Strings:
 
 
 def _lookup_rules(terms: Strings) -> Strings:
-    """Nothing is deleted but one semantic tag of SNOMED CT at the end, and white space folded.
+    """Only a SNOMED CT semantic tag at the end is deleted, and white space is folded.
 
     "Cold (disorder)" -> "Cold"; "Hemiplegia (left)" and "Diabetes mellitus (type 2)" stay.
     """
@@ -115,14 +115,15 @@ def _mlnorm_rules(terms: Strings) -> Strings:
 
 
 class _Ascii(dict[int, str]):
-    """A table for `str.translate`; what it has not yet, it learns of anyascii."""
+    """A table for `str.translate` that asks anyascii for characters it has not seen."""
 
     def __missing__(self, point: int) -> str:
         self[point] = anyascii(chr(point))
         return self[point]
 
 
-# Letters of chemistry and genetics that anyascii reads as modern Greek does ("v" for beta).
+# Greek letters of chemistry and genetics, which anyascii transcribes as modern Greek ("v" for
+# beta).
 _CLASSICAL = {"β": "b", "Β": "b", "η": "e", "Η": "e", "φ": "ph", "Φ": "ph", "×": "x"}
 _TO_ASCII = _Ascii({ord(letter): ascii for letter, ascii in _CLASSICAL.items()})
 """What becomes of each code point, for `str.translate`."""
@@ -137,7 +138,7 @@ def _to_ascii(terms: Strings) -> Strings:
 
 
 def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
-    """Terms without the one of these semantic tags that ends them, in whatever case.
+    """Terms without a semantic tag at the end, in any case.
 
     Args:
       terms: a polars string expression or Series.
@@ -150,7 +151,7 @@ def without_tags(terms: Strings, tags: Collection[str]) -> Strings:
 
 
 def semantic_tags(terms: Sequence[str] | pl.Series) -> frozenset[str]:
-    """Those of _SEMANTIC_TAGS that end one or more of the terms."""
+    """The semantic tags of _SEMANTIC_TAGS that end at least one of the terms."""
     pattern = rf"(?i)\S\s+\(({_either(_SEMANTIC_TAGS)})\)\s*$"
     found: set[str] = set()
     for first in range(0, len(terms), _TERMS_AT_ONCE):
@@ -160,7 +161,7 @@ def semantic_tags(terms: Sequence[str] | pl.Series) -> frozenset[str]:
 
 
 def lookup_rules(terms: Sequence[str] | pl.Series) -> str:
-    """The rule set by which mentions are looked up among terms: 'lookup', or 'none'.
+    """The rule set for looking mentions up among terms: 'lookup', or 'none'.
 
     A mention keeps its semantic tag where no term of the dictionary ends with one.
     """
@@ -168,7 +169,7 @@ def lookup_rules(terms: Sequence[str] | pl.Series) -> str:
 
 
 def _either(tags: Collection[str]) -> str:
-    """A pattern for one of them."""
+    """A pattern that matches any of some words."""
     return "|".join(map(re.escape, sorted(tags)))
 
 
@@ -192,7 +193,7 @@ ALL_IN_WORDS = ". ".join(f"{rules}: {what}" for rules, what in IN_WORDS.items())
 
 
 def clean(terms: Strings, rules: str) -> Strings:
-    """Cleaned terms of a polars string expression or Series, by the rule set named `rules`.
+    """The terms of a polars string expression or Series, cleaned by the rule set `rules`.
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
@@ -201,7 +202,7 @@ def clean(terms: Strings, rules: str) -> Strings:
 
 
 def _check_rules(rules: str) -> None:
-    """BadInput for a name that is no rule set's."""
+    """Raise BadInput for a name that is not a rule set's."""
     if rules not in CLEANING:
         raise BadInput(f"unknown cleaning {rules!r}; expected one of {', '.join(sorted(CLEANING))}")
 
@@ -224,7 +225,7 @@ _LEAF, _HAS_LEAF, _OFFSET = 1 << 31, 1 << 8, 10  # of a unit: bits 0 to 7 are th
 
 
 def _character_map(strings: Mapping[str, str]) -> bytes:
-    """The table of `strings`, from keys to what replaces them.
+    """The table, in that format, of `strings`: from keys to their replacements.
 
     Args:
       strings: at least one. Keys and values without the character 0; no key begins with another.
@@ -246,7 +247,9 @@ def _character_map(strings: Mapping[str, str]) -> bytes:
 
 
 class _DoubleArray:
-    """The units of a tree of dictionaries, from bytes to subtrees or values."""
+    """The units of a double array, built from a tree of dictionaries (bytes to subtrees or
+    values).
+    """
 
     def __init__(self, root: dict[int, Any]) -> None:
         self.units: list[int] = []
@@ -276,7 +279,7 @@ class _DoubleArray:
         self.units += [0] * _BLOCK
 
     def _take(self, children: list[int]) -> int:
-        """A base that no other unit has, whose children by these bytes have free places."""
+        """A free base at which the places of all these child bytes are free, too."""
         for free in self.free[-_BLOCKS:]:
             for place in free:
                 base = place ^ children[0]
@@ -289,7 +292,7 @@ class _DoubleArray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Rule sets of `cleaning` as the first normalizers of a tokenizer, and a tokenizer without.
+# Cleaning inside a tokenizer: rule sets as its first normalizers, and their removal.
 #
 # An exported encoder is opened by libraries that know nothing of this project. Their tokenizer then
 # cleans each string by itself, letter for letter as `clean` does. Here terms are cleaned before
@@ -298,17 +301,17 @@ class _DoubleArray:
 # What a tokenizer sees as one of its special tokens, such as "[MASK]", it cuts out of a string
 # before anything is normalized; such strings may come out in another way.
 
-# The one letter whose lower case depends on its neighbours, at the end of a word (Unicode, 3.13).
+# The only letter whose lower case depends on its neighbours: at the end of a word (Unicode, 3.13).
 _CASED = r"[\p{Cased}&&[^\p{Case_Ignorable}]]"  # what is both counts as the latter
 _FINAL_SIGMA = _CASED + r"\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*" + _CASED + ")"
 _BREAK = "\u0080"  # a control character: what a reader sees as one character ends before it
-# Replaced by itself, it tells where a tokenizer's own rules begin.
+# A marker before the tokenizer's own rules (a Replace of this string by itself).
 _END = "\u0080end of cleaning\u0080"
 _NOWHERE = "\u0080in no clean string\u0080"  # before the name of an added token
 
 
 def _cleaning_normalizers(rules: str) -> list[Any]:
-    """What gives `clean(terms, rules)` of each string, to be applied one after the other.
+    """Normalizers that, applied in order, clean each string as `clean(terms, rules)` does.
 
     Raises BadInput for an unknown name; the names are the keys of `CLEANING`.
     """
@@ -346,7 +349,7 @@ def _replace(pattern: str, by: str) -> Any:
 
 @functools.cache
 def _ascii_normalizers() -> tuple[Any, ...]:
-    """What gives `str.translate(_TO_ASCII)` of each string.
+    """Normalizers that do what `str.translate(_TO_ASCII)` does.
 
     `normalizers.Precompiled` takes together what a reader sees as one character, such as a letter
     with its marks, and may drop all but the first code point: so these are parted before.
@@ -363,7 +366,7 @@ def _ascii_normalizers() -> tuple[Any, ...]:
 
 
 def with_cleaning(tokenizer: Tokenizer, rules: str) -> Tokenizer:
-    """The tokenizer, which is changed, as one that cleans what it is given.
+    """Changes the tokenizer into one that cleans its input, and returns it.
 
     See `_cleaning_normalizers`. Tokens that were added to a vocabulary, such as the runs of blanks
     of ModernBERT's, are looked for in clean strings, and cleaned for that themselves: one that no
@@ -383,7 +386,7 @@ def with_cleaning(tokenizer: Tokenizer, rules: str) -> Tokenizer:
 
 
 def _renamed(tokenizer: Tokenizer, names: Mapping[str, str], *, normalized: bool) -> Tokenizer:
-    """A tokenizer with other names of added tokens, by the old ones; their ids are the same.
+    """A tokenizer in which added tokens have other names (`names`) but the same ids.
 
     Args:
       tokenizer: left as it is.
@@ -408,7 +411,7 @@ def _renamed(tokenizer: Tokenizer, names: Mapping[str, str], *, normalized: bool
 
 
 def clean_in(folder: Path, rules: str) -> None:
-    """Makes the tokenizer that was saved in a folder clean what it is given.
+    """Makes the tokenizer saved in a folder clean its input.
 
     Args:
       folder: of tokenizer.json and tokenizer_config.json.
@@ -419,13 +422,13 @@ def clean_in(folder: Path, rules: str) -> None:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer = with_cleaning(without_cleaning(tokenizer), rules)
     tokenizer.save(str(folder / "tokenizer.json"))
-    # The class of one model makes its own normalizers; this one takes those of tokenizer.json.
+    # One model's class builds its own normalizers; this class uses those of tokenizer.json.
     path = folder / "tokenizer_config.json"
     write_json(path, {**read_json(path), "tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def without_cleaning(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer, which is changed, without what `with_cleaning` made of it, if it did.
+    """Removes from the tokenizer what `with_cleaning` added, if anything, and returns it.
 
     Its definition is then what it was before, to the letter.
     """

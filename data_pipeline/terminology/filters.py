@@ -1,4 +1,4 @@
-"""Filters of rows and of whole concepts, with the reason for which each is dropped."""
+"""Filters of rows and of whole concepts, with counts of what they drop by reason."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import polars as pl
 
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number, group_of
 
 # -------------------------------------------------------------------------------------------------
-# Which rows of a `Source` a dataset keeps, and the reason for which every other row is dropped.
+# Filters of a `Source`'s rows, and the reason for which each row is dropped.
 #
 # Filters are applied to the distinct combinations of the filtered columns (a few thousand rows at
 # most), so that counting the drops costs one grouped scan.
@@ -27,36 +29,68 @@ SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What to keep; an empty tuple keeps all.
+    """The filters; an empty tuple keeps everything.
 
     Attributes:
-      languages: as in LAT (ENG, FRE), the most wanted first: a string that a concept has in several
-        of them keeps the first.
-      sources: vocabularies as in SAB; for terms and relations.
       language_sources: vocabularies of the terms of a language; a language that is not named keeps
         all. For terms alone.
-      without_sources: vocabularies to leave out.
-      term_types: as in TTY (PT, SY, MH).
-      relations: labels "REL|RELA" with wild cards: "CHD|isa", "RO|*".
-      keep_suppressed: keep rows whose SUPPRESS is O, E or Y, as CODER's released code does.
-      semantic_groups: groups of the Semantic Network (DISO, ANAT); a concept stays with a semantic
-        type of one of them.
-      mirror: a language. Terms of other languages stay where their concept has a term of this one;
-        and, whatever their concept has, where `language_sources` names their language and source.
     """
 
-    languages: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    without_sources: tuple[str, ...] = ()
-    term_types: tuple[str, ...] = ()
-    relations: tuple[str, ...] = ()
-    keep_suppressed: bool = False
+    languages: Annotated[
+        tuple[str, ...],
+        Flag(
+            "languages to keep, such as ENG FRE, the most wanted first; a string that a concept "
+            "has in several languages keeps the first (default: all; ENG first, then A to Z)",
+            "LAT",
+            heading="what to keep (default: all that is not suppressed)",
+        ),
+    ] = ()
+    sources: Annotated[
+        tuple[str, ...],
+        Flag(
+            "vocabularies to keep, such as MSH NCI; or those of the terms of a language: "
+            "ENG=CHV,MSH FRE=MSHFRE (a language that is not named keeps all of its, and relations "
+            "stay)",
+            "SAB",
+        ),
+    ] = ()
+    without_sources: Annotated[tuple[str, ...], Flag("vocabularies to leave out", "SAB")] = ()
+    term_types: Annotated[
+        tuple[str, ...], Flag("types of terms to keep, such as PT SY", "TTY")
+    ] = ()
+    relations: Annotated[
+        tuple[str, ...],
+        Flag("relation labels REL|RELA to keep, quoted, such as 'CHD|isa' 'RO|*'", "LABEL"),
+    ] = ()
+    keep_suppressed: Annotated[
+        bool,
+        Flag(
+            "keep terms and relations whose SUPPRESS is O (obsolete), E or Y (suppressed by the "
+            "editors or with their source and type), as CODER's released code does"
+        ),
+    ] = False
     language_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    semantic_groups: tuple[str, ...] = ()
-    mirror: str | None = None
+    semantic_groups: Annotated[
+        tuple[str, ...],
+        Flag(
+            "only concepts with a semantic type of one of these groups of the UMLS: "
+            f"{', '.join(GROUPS)}",
+            "GROUP",
+        ),
+    ] = ()
+    mirror: Annotated[
+        str | None,
+        Flag(
+            "only concepts that have a term in this language, with their terms in all --languages "
+            "(FRE: French and its English mirror). With --sources ENG=CHV,MSH these keep all their "
+            "English terms, whatever the vocabulary, and all other concepts come in, too, with "
+            "their English terms of CHV and MSH",
+            "LAT",
+        ),
+    ] = None
 
     def validate(self) -> None:
-        """Raises BadInput for groups that there are not, and for languages that are not kept."""
+        """Raise BadInput for unknown groups, and for languages that are not kept."""
         for name in self.semantic_groups:
             try:
                 group_number(name)
@@ -75,7 +109,7 @@ class Filters:
 
 
 def term_drop_reason(filters: Filters) -> pl.Expr:
-    """Why a row of `Source.atoms` is dropped (string), or null where it is kept.
+    """The reason for which a row of `Source.atoms` is dropped (string), null if it is kept.
 
     With `semantic_groups` the rows must have the column in_group. What a mirror drops is known only
     of whole concepts: see `needs_mirror`.
@@ -96,7 +130,7 @@ def term_drop_reason(filters: Filters) -> pl.Expr:
 
 
 def needs_mirror(filters: Filters) -> pl.Expr:
-    """Whether a kept row of `Source.atoms` stays only where its concept is in the mirror (bool)."""
+    """Whether a kept row of `Source.atoms` needs its concept to be in the mirror (bool)."""
     if filters.mirror is None:
         return pl.lit(False)
     stays = pl.col("language") == filters.mirror
@@ -106,7 +140,7 @@ def needs_mirror(filters: Filters) -> pl.Expr:
 
 
 def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
-    """Why a row of `Source.relations` is dropped (string), or null where it is kept.
+    """The reason for which a row of `Source.relations` is dropped (string), null if it is kept.
 
     `labels` are the labels that `chosen_labels` keeps. Which concepts are unknown, and which the
     same, is known only when retired identifiers have been replaced.
@@ -120,7 +154,7 @@ def relation_drop_reason(filters: Filters, labels: Iterable[str]) -> pl.Expr:
 
 
 def count_reasons(counts: pl.DataFrame, what: str, report: Counter[str]) -> None:
-    """Adds to the report, by reason, the rows that are dropped: sums of the column len."""
+    """Add the dropped rows to the report, by reason; the column len is summed."""
     dropped = counts.filter(pl.col("reason").is_not_null())
     for reason, rows in dropped.group_by("reason").agg(pl.col("len").sum()).sort("reason").rows():
         report[f"{what} dropped: {reason}"] += rows
@@ -132,7 +166,7 @@ def relation_label() -> pl.Expr:
 
 
 def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
-    """The labels, sorted, that the filter's patterns match (all where it has none)."""
+    """The labels, sorted, that the filter's patterns match; all if there is no pattern."""
     known = sorted(set(labels) - {"|"})
     for pattern in filters.relations:
         if not any(fnmatchcase(label, pattern) for label in known):
@@ -145,7 +179,7 @@ def chosen_labels(labels: Iterable[str], filters: Filters) -> list[str]:
 
 
 def check_filter_values(values: pl.DataFrame, filters: Filters) -> None:
-    """Raises BadInput if a filter asks for a language, vocabulary or term type that is not there.
+    """Raise BadInput if a filter asks for a language, vocabulary or term type that does not occur.
 
     `values` has the distinct combinations of the columns language, source and term_type.
     """
@@ -199,19 +233,19 @@ def _reason_unless(condition: pl.Expr, reason: str) -> pl.Expr:
 
 
 def some(values: Sequence[str], most: int = 40) -> str:
-    """The values for a message, the first `most` of them."""
+    """Values for a message; at most the first `most`."""
     more = f" and {len(values) - most:,} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more
 
 
 # -------------------------------------------------------------------------------------------------
-# Filters of whole concepts: of some semantic groups, or with a term of some language.
+# Filters of whole concepts: by semantic group, or by a term in some language (the mirror).
 #
-# What they drop is counted. `filters.py` has the filters of single rows.
+# What they drop is counted.
 
 
 def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Source:
-    """The source, its atoms with the column in_group (bool) where semantic groups are asked for.
+    """The source with a column in_group (bool) in its atoms, if semantic groups are asked for.
 
     Args:
       source: from `read_source`.
@@ -248,7 +282,7 @@ def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Sourc
 def keep_mirror(
     frame: pl.DataFrame, filters: Filters, languages: Sequence[str], report: Counter[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Drops what only a mirror would keep, of the concepts that are not in it.
+    """Drops terms that are kept only for concepts of the mirror, if their concept is not in it.
 
     Args:
       frame: a row per term; its columns cui, language (a place in `languages`) and needs_mirror.
@@ -272,7 +306,7 @@ def keep_mirror(
 
 
 def in_mirror(rows: pl.LazyFrame, mirror: pl.DataFrame | None) -> pl.LazyFrame:
-    """The rows whose needs_mirror is false, or whose cui is in the mirror, in their order."""
+    """The rows with a false needs_mirror or a cui in the mirror, in order."""
     if mirror is None:
         return rows
     marked = mirror.lazy().with_columns(is_mirrored=True)

@@ -1,4 +1,4 @@
-"""Concepts and synonyms that are held out of training, to measure by."""
+"""Concepts and synonyms held out of training, for evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from data_pipeline.terminology.cleaning import Strings, clean
 from data_pipeline.terminology.terminology import Terminology
 
 # -------------------------------------------------------------------------------------------------
-# Synonyms taken out of a terminology before training, to measure what the encoder learned.
+# Synonyms taken out of a terminology before training, for an evaluation of the encoder.
 #
 # One term of each chosen concept becomes a mention whose concept is to be found among the terms
 # that stay. The choice is a stateless hash of the concept's identifier and a seed: it does not
@@ -32,7 +32,7 @@ _TERMS_AT_ONCE = 1 << 20  # compared with the mentions
 def hold_out(
     terminology: Terminology, amount: float, seed: int, languages: Sequence[str] = ()
 ) -> tuple[Terminology, pl.DataFrame]:
-    """Takes one term of each language asked for out of each of some concepts.
+    """Holds out one term in each requested language of some concepts.
 
     A term can be held out if it is not the first (preferred) one of its concept, is in the language
     that is asked for, and its string, case aside, occurs nowhere else in the terminology: so the
@@ -79,7 +79,7 @@ def hold_out(
 def _chosen(
     terminology: Terminology, eligible: pl.DataFrame, language: str, amount: float, seed: int
 ) -> pl.DataFrame:
-    """The terms of a language to hold out: concept, term, CUI, language."""
+    """The terms of a language that are held out: concept, term, CUI, language."""
     number = terminology.languages.index(language)
     eligible = eligible.filter(pl.col("language") == number).select("concept", "term")
     concepts = eligible["concept"].unique(maintain_order=True)
@@ -88,7 +88,7 @@ def _chosen(
     hashes = np.array([_hash_of(cui, seed) for cui in cuis], np.uint64)
     chosen = pl.DataFrame({"concept": concepts, "CUI": cuis, "hash": hashes})
     chosen = chosen.sort("hash", "CUI").head(count)
-    # The same hash picks the term: bits that the order above does not depend on.
+    # The same hash chooses the term, by bits on which the order above does not depend.
     return (
         eligible.join(chosen, on="concept")
         .sort("concept", "term")
@@ -103,7 +103,7 @@ def _chosen(
 
 
 def _without_strings(terms: pl.DataFrame, mentions: pl.Series) -> pl.DataFrame:
-    """The terms without strings of the source that are mentions, case and blanks aside.
+    """The terms without those source strings that are mentions, apart from case and blanks.
 
     Cleaned anew, a cleaned term may become another one ("Pain-NOS", "pain nos", "pain"), so that
     the strings of a term that stays may hold the mention that goes.
@@ -169,7 +169,7 @@ def write_heldout(
 
 
 def mention_table(path: Path) -> pl.DataFrame:
-    """The mention and CUI of each row of a file of mentions; several CUIs give a row each.
+    """The mention and CUI of each row of a file of mentions; a row with several CUIs gives several.
 
     Raises BadInput as `mention_rows`.
     """
@@ -210,20 +210,20 @@ def _count(amount: float, eligible: int, language: str) -> int:
 
 
 def _hash_of(cui: str, seed: int) -> int:
-    """The hash that says which concepts are taken first."""
+    """The hash by which concepts are ordered: the first ones are taken."""
     digest = hashlib.blake2b(f"{seed}:{cui}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def _write_tsv(table: pl.DataFrame, path: Path) -> None:
-    """Writes a table of cleaned terms."""
-    # Cleaned terms hold neither tabs nor line breaks, so nothing needs quoting.
+    """Writes a table of cleaned terms as TSV."""
+    # Cleaned terms contain neither tabs nor line breaks, so nothing needs quotes.
     table.write_csv(path, separator="\t", quote_style="never")
 
 
 # -------------------------------------------------------------------------------------------------
-# Whole concepts taken out of a terminology before training, to measure what of concepts that it
-# has never seen an encoder learned: which of their names belong together.
+# Whole concepts taken out of a terminology before training. They measure whether an encoder knows
+# which names belong together, of concepts that it has never seen.
 #
 # The choice is a stateless hash of the concept's identifier and a seed, as that of synonyms is.
 
@@ -233,7 +233,7 @@ _CONCEPTS = "concepts.tsv"
 def hold_out_concepts(
     terminology: Terminology, count: int, seed: int, phrases: Path | None = None
 ) -> tuple[Terminology, pl.DataFrame]:
-    """Takes whole concepts out: their terms, codes, types and relations.
+    """Holds out whole concepts: their terms, codes, types and relations.
 
     A concept can be held out if it has two terms or more, and no other concept has one of its
     terms, case aside: so no training sees them.
@@ -311,7 +311,7 @@ def _without_concepts(terminology: Terminology, held: np.ndarray) -> Terminology
 
 
 def write_heldout_concepts(folder: Path, names: pl.DataFrame) -> dict[str, int]:
-    """Writes concepts.tsv (term, CUI), with a header; returns how many of each it has."""
+    """Writes concepts.tsv (term, CUI) with a header; returns the numbers of terms and concepts."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_tsv(names, folder / _CONCEPTS)
     return {"concepts": names["CUI"].n_unique(), "terms": names.height}

@@ -1,4 +1,6 @@
-"""Keywords of terms, such as the site and the type of a procedure: found and derived."""
+"""Keywords of terms, such as the site and the type of a procedure: how they are found and
+derived.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from data_pipeline.files.tables import tab_separated
 from data_pipeline.process import BadInput, progress_bar, tell
 
 # -------------------------------------------------------------------------------------------------
-# A vocabulary of keywords, such as sites and types of procedures, and where a string has them.
+# A vocabulary of keywords, such as sites and types of procedures, and its matches in a string.
 #
 # A keyword-attentive ranker (Liang, Xue and Ruan, arXiv 2101.09101, section 3.2) looks at the words
 # of each kind apart. A file of them has word<TAB>kind in each line.
 
 _MOST_KINDS = 7  # a bit each in a uint8, of which the ranker needs one for all text
 _HEADER = ("word", "kind")
-# Characters that are written without blanks between words: a word may begin or end anywhere.
+# Characters of scripts without blanks between words: a word may begin or end anywhere.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -33,7 +35,7 @@ _UNIT = re.compile(f"{_UNSPACED.pattern}|(?:(?!{_UNSPACED.pattern})[^\\W_])+")
 
 @dataclass(frozen=True)
 class KeywordMatch:
-    """A keyword in a string: string[first:last] is `word`, whatever the case, of kind `kind`."""
+    """A keyword in a string: string[first:last] is `word`, in any case, of kind `kind`."""
 
     first: int
     last: int
@@ -43,7 +45,7 @@ class KeywordMatch:
 
 @dataclass(frozen=True)
 class KeywordVocabulary:
-    """Words of some kinds; without any, nothing is a keyword.
+    """Words of some kinds; an empty vocabulary has no keywords.
 
     Attributes:
       words: kind -> its distinct words. A word may have several kinds.
@@ -53,17 +55,17 @@ class KeywordVocabulary:
 
     @property
     def kinds(self) -> list[str]:
-        """Their names; kind i is bit i."""
+        """The names of the kinds; kind i is bit i."""
         return list(self.words)
 
     @cached_property
     def _by_length(self) -> list[tuple[list[int], frozenset[str]]]:
-        """Of each kind the lengths of its words, longest first, and the words in lower case."""
+        """For each kind the lengths of its words, longest first, and its words in lower case."""
         folded = [frozenset(map(_lower, words)) for words in self.words.values()]
         return [(sorted({len(word) for word in one}, reverse=True), one) for one in folded]
 
     def matches(self, string: str) -> list[KeywordMatch]:
-        """The keywords of a string, kind by kind, the longest of a kind first.
+        """The keywords of a string, ordered by kind, the longest of a kind first.
 
         Of a word its first occurrence counts; one within a longer match of its kind is dropped.
         Where words have blanks between them, a keyword is a whole word or several: "ear" is not in
@@ -86,14 +88,14 @@ class KeywordVocabulary:
         return found
 
     def kinds_of_characters(self, string: str) -> np.ndarray:
-        """uint8 [len(string)]: bit k is set where a keyword of kind k stands."""
+        """uint8 [len(string)]: bit k is set where a keyword of kind k is."""
         kinds = np.zeros(len(string), np.uint8)
         for match in self.matches(string):
             kinds[match.first : match.last] |= 1 << match.kind
         return kinds
 
     def kinds_of_tokens(self, string: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-        """uint8 [tokens]: the kinds of the keywords that a token overlaps.
+        """uint8 [tokens]: the kinds of the keywords that each token overlaps.
 
         Args:
           string: what was tokenized.
@@ -109,12 +111,12 @@ class KeywordVocabulary:
 
 
 def _lower(string: str) -> str:
-    """A string in lower case, character by character, so that places stay the same."""
+    """A string in lower case, converted character by character so that offsets stay."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in string)
 
 
 def _is_inside(text: str, place: int) -> bool:
-    """Whether a place is inside a word that is written with blanks around it."""
+    """Whether a position is inside a word of a script with blanks."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
@@ -124,12 +126,12 @@ def _is_inside(text: str, place: int) -> bool:
 
 
 def _units(string: str) -> list[tuple[int, int]]:
-    """(first, last) of what a string is made of: words, or characters where no blanks divide."""
+    """(first, last) of the units of a string: words, or characters in scripts without blanks."""
     return [match.span() for match in _UNIT.finditer(string)]
 
 
 def read_keywords(path: Path) -> KeywordVocabulary:
-    """A file of word<TAB>kind, with that header or without; kinds in the order of the file.
+    """Reads a file of word<TAB>kind, with or without that header; kinds keep the file's order.
 
     Raises:
       BadInput: a row that is not two columns, or more than _MOST_KINDS kinds.
@@ -153,12 +155,12 @@ def read_keywords(path: Path) -> KeywordVocabulary:
 
 
 def keyword_lines(words: Mapping[str, Iterable[str]]) -> str:
-    """The text of a file that `read_keywords` reads, without a header."""
+    """The lines of a file that `read_keywords` reads, without a header."""
     return "".join(f"{word}\t{kind}\n" for kind, some in words.items() for word in some)
 
 
 # -------------------------------------------------------------------------------------------------
-# A vocabulary of keywords from a dictionary alone: frequent endings of names, and frequent parts.
+# Keywords derived from a dictionary alone: frequent endings and frequent parts of names.
 #
 # The vocabulary of Liang, Xue and Ruan (arXiv 2101.09101) was made by hand and is not published.
 # In many terminologies the type of a thing stands at the end of its name ("syndrome",
@@ -166,7 +168,8 @@ def keyword_lines(words: Mapping[str, Iterable[str]]) -> str:
 # branch of the dictionary's tree, such as a chapter, are sites.
 
 _SITE, _TYPE = "site", "type"
-# How many units an ending and a part have: characters, or words where blanks divide them.
+# The allowed numbers of units in an ending and in a part: characters, or words where blanks
+# separate them.
 _ENDING_CHARACTERS, _ENDING_WORDS = (3, 4), (1,)
 _PART_CHARACTERS, _PART_WORDS = (2, 3, 4), (1, 2, 3)
 _SHORTEST_WORD = 3  # in letters, of what a keyword begins or ends with: not "of", "in", "II"
@@ -181,7 +184,7 @@ def derive_keywords(
     part_names: int = 5,
     purity: float = 0.6,
 ) -> dict[str, list[str]]:
-    """The keywords of a dictionary, those of most names first.
+    """The keywords of a dictionary, ordered by the number of names that have them.
 
     Args:
       names: preferred names, [N].
@@ -206,7 +209,7 @@ def derive_keywords(
         counts.update(set(_parts(text)))
     frequent = {part: count for part, count in counts.items() if count >= part_names}
     kept = _pure(texts, branches, frequent, part_names, purity)
-    # What is a type, has one at its end or is a piece of one is no site, and takes none away.
+    # A part that is a type, ends with a type or is a piece of a type is not a site.
     pieces = {part for ending in types for part in _parts(ending)}
     kept = {one for one in kept - pieces if types.keys().isdisjoint(_endings(one))}
     sites = {part: frequent[part] for part in _maximal(kept, frequent)}
@@ -218,7 +221,7 @@ def _ordered(counts: dict[str, int]) -> list[str]:
 
 
 def _endings(text: str) -> list[str]:
-    """The ends of a name that may be its type, without what stands behind the last word."""
+    """The ends of a name that may be its type, ignoring what follows the last word."""
     spans = _units(text)
     found = []
     for length in (*_ENDING_CHARACTERS, *_ENDING_WORDS):
@@ -229,7 +232,7 @@ def _endings(text: str) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What of a name may be a keyword."""
+    """The parts of a name that may be keywords."""
     spans = _units(text)
     for first in range(len(spans)):
         for length in {*_PART_CHARACTERS, *_PART_WORDS}:
@@ -241,7 +244,7 @@ def _parts(text: str) -> Iterator[str]:
 def _is_keyword(
     text: str, spans: Sequence[tuple[int, int]], characters: Sequence[int], words: Sequence[int]
 ) -> bool:
-    """Whether units that follow each other are one keyword of an allowed number of them."""
+    """Whether consecutive units form one keyword with an allowed number of units."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     between = zip(spans, spans[1:], strict=False)
@@ -266,7 +269,7 @@ def _pure(
     part_names: int,
     purity: float,
 ) -> set[str]:
-    """The parts most of whose names are on one branch; all where the dictionary has no tree."""
+    """The parts whose names are mostly on one branch; all parts if the dictionary has no tree."""
     sizes = Counter(branch for some in branches for branch in set(some))
     on_branch = sum(any(sizes[branch] >= part_names for branch in some) for some in branches)
     if 2 * on_branch < len(texts):
@@ -286,10 +289,12 @@ def _pure(
 
 
 def _maximal(kept: Collection[str], counts: Mapping[str, int]) -> set[str]:
-    """Those without what a longer part has in as many names: pieces of words, mostly."""
+    """Parts, except pieces of a longer part that occur in no other names: mostly pieces of
+    words.
+    """
     return set(kept) - {piece for part in kept for piece in _pieces(part, _parts(part), counts)}
 
 
 def _pieces(whole: str, parts: Iterable[str], counts: Mapping[str, int]) -> set[str]:
-    """Those of the parts of a keyword that are in no other names than the whole."""
+    """The proper parts of a keyword that occur in no names but those of the whole keyword."""
     return {part for part in parts if part != whole and counts.get(part) == counts[whole]}

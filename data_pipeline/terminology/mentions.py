@@ -1,4 +1,4 @@
-"""Mentions as training data: terms of their concepts, and sets of concepts."""
+"""Annotated mentions: as training terms of their concepts, and with sets of gold concepts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from data_pipeline.terminology.filters import NO_GROUP, Filters, count_reasons
 from data_pipeline.terminology.semantic_groups import group_of
 
 # -------------------------------------------------------------------------------------------------
-# Mentions of annotated text and their concepts, which join a terminology as terms to train on.
+# Mentions of annotated text, added to a terminology as training terms of their concepts.
 #
 # Files of them are tables (.tsv, .csv, .xlsx) with the columns mention and cui, and perhaps
 # language and semantic_group; or the QUAERO corpus, whose mentions are French.
@@ -41,7 +41,7 @@ _LAST = np.iinfo(np.uint8).max  # rank: a mention never is the preferred term wh
 
 
 def read_supervised(paths: Sequence[Path], sets: Sequence[str]) -> pl.DataFrame:
-    """The mentions of these files, a row for each CUI of each; those of the same text stay.
+    """The mentions of these files, with a row for each CUI of a mention; duplicates stay.
 
     Args:
       paths: tables, and folders or archives of the QUAERO corpus.
@@ -92,7 +92,8 @@ def rows_of_mentions(
     filters: Filters,
     report: Counter[str],
 ) -> pl.DataFrame:
-    """The mentions of concepts that the release has and the filters keep, as rows of terms.
+    """The mentions as rows of terms, as far as the release has their concepts and the filters keep
+    them.
 
     Args:
       mentions: from `read_supervised`; None: none. One without a language has that of the mirror,
@@ -156,7 +157,7 @@ def _with_languages(mentions: pl.DataFrame, filters: Filters) -> pl.DataFrame:
 def _with_concepts(
     mentions: pl.DataFrame, source: Source, merged: pl.DataFrame, has_groups: bool
 ) -> pl.DataFrame:
-    """The mentions by CUIs of today, and in_group (bool), null where the release has no such."""
+    """The mentions with current CUIs and in_group (bool), null where the release lacks the CUI."""
     with_now = mentions.join(
         merged.select(cui="retired", now="cui"), on="cui", how="left", maintain_order="left"
     )
@@ -178,7 +179,7 @@ def _with_concepts(
 
 
 def _of_other_groups(mentions: pl.DataFrame, source: Source) -> int:
-    """How many mentions have a group that none of their concept's semantic types is of."""
+    """The number of mentions whose semantic group is that of none of their concept's types."""
     asked = mentions.filter(pl.col("group") != "")
     if source.types is None or not asked.height:
         return 0
@@ -189,7 +190,7 @@ def _of_other_groups(mentions: pl.DataFrame, source: Source) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions, each with a set of concepts, and the names of a dictionary that stand for these.
+# Mentions with sets of gold concepts, and the dictionary names of these.
 #
 # Two kinds of gold become one structure. Where gold is written as names, as in CHIP-2019, a concept
 # is a distinct name, however many codes that has: ranked by code, one name would take two places.
@@ -201,7 +202,9 @@ _UNREACHABLE = -1  # a gold concept that the dictionary lacks
 
 
 class Entry(NamedTuple):
-    """A row of a dictionary: its codes, the main one first, and its names, the preferred first."""
+    """An entry of a dictionary: its codes, the main one first, and its names, the preferred
+    first.
+    """
 
     codes: tuple[str, ...]
     names: tuple[str, ...]
@@ -230,7 +233,9 @@ class ConceptNames:
 
 
 def gold_form(entries: Iterable[Entry], mentions: Iterable[GoldMention]) -> GoldAs:
-    """Whether gold is written as names or as codes: as what more of it is among a dictionary's."""
+    """Whether gold is written as names or as codes: whichever more of it is found in the
+    dictionary.
+    """
     names: set[str] = set()
     codes: set[str] = set()
     for entry in entries:
@@ -244,7 +249,7 @@ def gold_form(entries: Iterable[Entry], mentions: Iterable[GoldMention]) -> Gold
 
 
 def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
-    """The concepts of a dictionary, in its order, whichever its gold is written as.
+    """The concepts of a dictionary, in order, for gold written as names or as codes.
 
     Raises:
       BadInput: a dictionary without names.
@@ -278,7 +283,7 @@ def concept_names(entries: Iterable[Entry], gold_as: GoldAs) -> ConceptNames:
 
 
 def _stems(codes: Iterable[str]) -> tuple[str, ...]:
-    """What codes begin with before the dot: of 01.0900 "01", a chapter of ICD-9-CM-3."""
+    """The parts of codes before the dot: "01" of 01.0900, a chapter of ICD-9-CM-3."""
     return tuple(dict.fromkeys(code.partition(".")[0] for code in codes))
 
 
@@ -303,7 +308,7 @@ class MentionSet:
 
 
 def mention_set(read: GoldMentions, dictionary: ConceptNames) -> MentionSet:
-    """The mentions of a file with the concepts of a dictionary as their gold."""
+    """The mentions of a file, with their gold as concepts of a dictionary."""
     number = dictionary.number
     counts, odd = Counter(read.counts), list(read.odd)
     gold, lengths = [], []

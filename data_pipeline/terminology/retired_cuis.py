@@ -1,4 +1,4 @@
-"""The one rule for retired CUIs: which CUI stands for each today, in builds and in evaluations.
+"""The rule for retired CUIs, used in builds and evaluations: which current CUI stands for each.
 
 As the UMLS documents MRCUI, each of its rows names a CUI1 that was in an earlier release and is no
 more. Only REL = SY says that CUI1 was merged into CUI2: the same concept under another identifier.
@@ -39,12 +39,13 @@ class RetiredCuis:
     source: str
 
     def now(self, joined: str) -> str:
-        """The concepts of a field as they are called today, each once."""
+        """The concepts of a field under their current CUIs, without duplicates."""
         held = joined.split(CONCEPT_SEPARATOR)
         return CONCEPT_SEPARATOR.join(dict.fromkeys(self.successor.get(c, c) for c in held))
 
     def looked_up(self, concepts: Sequence[str], known: Known) -> list[str]:
-        """What concept vectors are asked for: the concepts, or what those without one became.
+        """The CUIs whose vectors are looked up: the concepts, or the successors of those without a
+        vector.
 
         A vector under the CUI itself comes first, as a file may be older than the list.
         """
@@ -61,7 +62,7 @@ class RetiredCuis:
 
     @property
     def description(self) -> dict[str, str]:
-        """What a record says of it."""
+        """The list, as it is recorded with results."""
         return {"source": self.source, "content_hash": self.content_hash}
 
 
@@ -77,7 +78,7 @@ def read_retired_cuis(path: str | Path) -> RetiredCuis:
 
 
 def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
-    """Retired CUI -> the living one that stands for it: the rule of this module.
+    """Retired CUI -> the current CUI that stands for it.
 
     Args:
       retired: the table of a `Source`; its columns retired, cui and merged are used.
@@ -91,14 +92,16 @@ def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
         raise BadInput(
             f"{where}: found {old!r} merged into {new!r}; expected two CUIs: mend or remove the row"
         )
-    # One with several successors was split.
+    # A CUI with several successors was split.
     merges = merges.unique("retired", keep="none", maintain_order=True)
     successor = dict(zip(merges["retired"].to_list(), merges["cui"].to_list(), strict=True))
     return {old: _last_successor(old, successor, where) for old in successor}
 
 
 def choose_list(given: str | None, dictionary: str | None) -> Path | None:
-    """The list for a dictionary: the given one ("none" is none), or what its dataset has."""
+    """The list for a dictionary: the given one (None for "none"), or that of the dictionary's
+    dataset.
+    """
     if given:
         return None if given == "none" else Path(given)
     own = Path(dictionary or "") / _IN_DATASET
@@ -106,7 +109,7 @@ def choose_list(given: str | None, dictionary: str | None) -> Path | None:
 
 
 def _read_tsv(path: Path) -> pl.DataFrame:
-    """A TSV file as the table of retired concepts of a `Source`."""
+    """A TSV file in the format of `Source.retired`."""
     rows = tab_separated(path)
     header = [field.lower() for field in rows[0][1]]
     expected = _BUILT if header == _BUILT else ["old CUI", "new CUI"]

@@ -51,7 +51,7 @@ class _ListsTypes(Protocol):
 
 
 class HasTypes(Protocol):
-    """What has semantic types per concept, as a `TripletDataset` has."""
+    """The protocol of objects with semantic types per concept, such as a `TripletDataset`."""
 
     @property
     def manifest(self) -> _ListsTypes: ...
@@ -62,7 +62,7 @@ class HasTypes(Protocol):
 
 
 def group_number(name: str) -> int:
-    """The number (0 to 14) of a group by its four letters, in whatever case.
+    """The number (0 to 14) of a group from its four-letter name, in any case.
 
     Raises:
       BadInput: there is no such group.
@@ -76,7 +76,7 @@ def group_number(name: str) -> int:
 
 
 def group_of(semantic_type: str) -> str | None:
-    """The group of a semantic type of a dataset: "T047 Disease or Syndrome" and "T047" are DISO.
+    """The group of a dataset's semantic type: "T047 Disease or Syndrome" and "T047" give DISO.
 
     A group itself may stand in its place ("DISO"). None: no type of the Semantic Network.
     """
@@ -85,7 +85,7 @@ def group_of(semantic_type: str) -> str | None:
 
 
 def groups_of(dataset: HasTypes) -> np.ndarray:
-    """The groups of each concept of a dataset, by its semantic types.
+    """The semantic groups of each concept of a dataset.
 
     Of the groups that the dataset was built with (--semantic-groups): a concept may have others
     too, but most concepts of these are not there. Of all groups, if it was built with all.

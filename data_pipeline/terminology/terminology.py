@@ -30,9 +30,7 @@ from data_pipeline.terminology.mentions import rows_of_mentions
 from data_pipeline.terminology.retired_cuis import successors
 
 # -------------------------------------------------------------------------------------------------
-# Relation rows of a `Source` and numbers of its concepts in, distinct integer triplets out.
-#
-# Whatever is dropped is counted.
+# Distinct integer triplets from the relation rows of a `Source`. Dropped rows are counted.
 
 _SELF = -1  # in place of a triplet's key: its head is its tail
 
@@ -102,7 +100,7 @@ def _distinct_triplets(
 
 
 # -------------------------------------------------------------------------------------------------
-# A `Source` in; numbered concepts, cleaned distinct terms and integer triplets out.
+# A `Source` turned into numbered concepts, cleaned distinct terms and integer triplets.
 #
 # Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5
 # M terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
@@ -110,7 +108,7 @@ def _distinct_triplets(
 
 @dataclass(frozen=True)
 class Terminology:
-    """Concepts numbered 0..C-1 in the order of their identifiers.
+    """Concepts, numbered 0..C-1 in the order of their identifiers, with their terms and relations.
 
     Attributes:
       cuis: string [C].
@@ -149,18 +147,20 @@ class Terminology:
     report: dict[str, int]
 
     def term_start(self) -> np.ndarray:
-        """int64 [C + 1]: rows of `terms` that belong to each concept."""
+        """int64 [C + 1]: the rows of `terms` of each concept."""
         return offsets(self.terms["concept"].to_numpy(), len(self.cuis))
 
     def concepts_of(self, cuis: pl.Series) -> np.ndarray:
-        """int32: the distinct concepts that have these identifiers, now or before a merger."""
+        """int32: the distinct concepts with these identifiers, either current or retired by a
+        merger.
+        """
         wanted = pl.LazyFrame({"cui": cuis.unique()})
         found = wanted.join(_lookup(self.cuis, self.successors), on="cui").collect()
         return found["concept"].unique().to_numpy()
 
 
 def offsets(sorted_ids: np.ndarray, count: int) -> np.ndarray:
-    """CSR offsets int64 [count + 1] of ids that are sorted and lie in 0..count-1."""
+    """int64 [count + 1]: CSR offsets for sorted ids in 0..count-1."""
     start = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(sorted_ids, minlength=count), out=start[1:])
     return start
@@ -173,7 +173,7 @@ def read_terminology(
     excluded: pl.DataFrame | None = None,
     supervised: pl.DataFrame | None = None,
 ) -> Terminology:
-    """Filters, cleans and numbers a source.
+    """Filters, cleans and numbers the content of a source.
 
     Args:
       source: from `read_source`.
@@ -221,7 +221,9 @@ def read_terminology(
 def _count_terms(
     source: Source, filters: Filters, report: Counter[str], added: pl.DataFrame
 ) -> tuple[list[str], list[str], pl.Expr]:
-    """Counts rows by drop reason; languages, the most wanted first; vocabularies; the reason."""
+    """Counts rows by drop reason. Returns the languages, in order of preference, the vocabularies,
+    and the reason.
+    """
     columns = ["language", "source", "term_type", "suppress"]
     cuis = pl.col("cui")
     numbers = [cuis.n_unique()]
@@ -242,7 +244,7 @@ def _count_terms(
     counts = counts.filter(pl.col("reason").is_null()).select("language", "source")
     counts = pl.concat([counts, added.select(counts.columns)])
     kept = counts["language"].unique().to_list()
-    # Without a wish of the user: English first, as the UMLS's preferred names are; then A to Z.
+    # Default order of preference: English first, like the UMLS's preferred names; then A to Z.
     wanted = list(filters.languages) or sorted(kept, key=lambda name: (name != "ENG", name))
     languages = [language for language in wanted if language in kept]
     return languages, counts["source"].unique().sort().to_list(), reason
@@ -258,7 +260,7 @@ def _clean_terms(
     if not languages:
         columns = {"cui": pl.String, "term": pl.String}
         return pl.DataFrame(schema=columns | {"language": pl.UInt8, "needs_mirror": pl.Boolean})
-    # What would break a line of a table is a blank.
+    # Characters that would break a line of a table become blanks.
     string = pl.col("term").str.replace_all(r"[\t\n\v\f\r]", " ")
     frame = (
         rows.select(
@@ -279,7 +281,7 @@ def _clean_terms(
 
 
 def _number(column: str, values: list[str], dtype: type[pl.DataType]) -> pl.Expr:
-    """The column's strings as their places in `values`."""
+    """The column's strings as indices into `values`."""
     places = dict(zip(values, range(len(values)), strict=True))
     return pl.col(column).replace_strict(places, return_dtype=dtype)
 
@@ -301,14 +303,14 @@ def _leave_out(
 
 
 def _successors(source: Source) -> pl.DataFrame:
-    """`Terminology.successors` of a source."""
+    """The `Terminology.successors` of a source."""
     found = successors(source.retired, f"{source.name} {source.release}, retired concepts")
     columns = {"retired": list(found), "cui": list(found.values())}
     return pl.DataFrame(columns, schema={"retired": pl.String, "cui": pl.String})
 
 
 def _lookup(cuis: pl.Series, merged: pl.DataFrame) -> pl.LazyFrame:
-    """cui -> concept (int32); retired identifiers that were merged lead to their successor."""
+    """cui -> concept (int32); merged identifiers map to their successor."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").cast({"concept": pl.Int32})
     retired = (
         merged.join(numbers, on="cui")
@@ -342,7 +344,9 @@ def _distinct_terms(
 
 
 def _read_codes(rows: pl.LazyFrame, lookup: pl.LazyFrame, vocabularies: list[str]) -> pl.DataFrame:
-    """`Terminology.codes`: of all rows that the filters keep, whatever became of their terms."""
+    """`Terminology.codes`, from all rows that the filters keep, even if their terms were
+    dropped.
+    """
     return (
         rows.filter(pl.col("code") != "")
         .select("cui", "code", vocabulary=_number("source", vocabularies, pl.UInt16))

@@ -1,4 +1,4 @@
-"""TF-IDF of characters: which names are most like a string in what it is written with."""
+"""Character TF-IDF: which names are spelled most like a string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _SCORES_AT_ONCE = 1 << 24  # 128 MB
 
 
 class CharacterTfIdf:
-    """The cosine of TF-IDF rows of characters, smooth idf of the names; equal ones in their order.
+    """Cosine similarity of character TF-IDF vectors (smooth idf over the names); ties keep their
+    order.
 
     Args:
       names: N strings.
@@ -27,7 +28,7 @@ class CharacterTfIdf:
         self._names = self._weigh.fit_transform(names).T.tocsr()
 
     def similarity(self, strings: Sequence[str]) -> Iterator[np.ndarray]:
-        """float64 [some, N], for some of the strings at a time: their similarity with each name."""
+        """float64 [some, N], batch by batch of strings: their similarity with each name."""
         at_once = max(1, _SCORES_AT_ONCE // self._names.shape[1])
         for first in range(0, len(strings), at_once):
             process.poll()
@@ -46,7 +47,7 @@ class CharacterTfIdf:
         return np.asarray(first.multiply(second).sum(axis=1)).ravel()
 
     def nearest(self, strings: Sequence[str], k: int, progress: str = "") -> np.ndarray:
-        """int64 [strings, k]: the most similar names, best first; of equal ones the first.
+        """int64 [strings, k]: the most similar names, best first; ties go to the earlier name.
 
         Args:
           strings: what is looked up.
@@ -62,7 +63,7 @@ class CharacterTfIdf:
 
 
 def _largest(scores: np.ndarray, k: int) -> np.ndarray:
-    """The places of the k largest numbers, largest first; of equal ones the first."""
+    """The indices of the k largest numbers, largest first; ties go to the earlier one."""
     least = np.partition(scores, len(scores) - k)[len(scores) - k]
     candidates = np.flatnonzero(scores >= least)
     return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]

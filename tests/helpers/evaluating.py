@@ -1,11 +1,11 @@
 """Toy benchmarks, and `python -m coder_jax evaluate` on them in this process."""
 
-import argparse
 import json
 import types
 
 from coder_jax.commands import evaluate
 from coder_jax.encoding.vector_files import EncoderProtocol
+from data_pipeline.flags import parsed
 
 ENCODER = EncoderProtocol(
     model="toy",
@@ -41,6 +41,4 @@ def records_in(path):
 
 
 def run(*arguments):
-    parser = argparse.ArgumentParser()
-    evaluate.add_arguments(parser)
-    return evaluate.run(parser.parse_args([str(argument) for argument in arguments]))
+    return evaluate.run(parsed(evaluate.OPTIONS, [str(argument) for argument in arguments])[0])

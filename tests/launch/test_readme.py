@@ -5,7 +5,6 @@ the blocks of the README one after the other, with less training and an invented
 place of a licensed one; and at its end an export that is opened elsewhere.
 """
 
-import argparse
 import csv
 import importlib
 import os
@@ -20,6 +19,10 @@ import pytest
 
 from coder_jax.__main__ import VERBS
 from coder_jax.systems.recipes import RECIPES
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.build_mentions.build import MentionOptions
+from data_pipeline.derive_keywords import KeywordOptions
+from data_pipeline.flags import parsed
 
 MOST_BYTES_OF_A_PICTURE = 300_000
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -97,21 +100,21 @@ def test_its_commands_are_spelled_right(repo):
 
 
 def parse(words: list[str]) -> None:
-    """Parses a command of ours; SystemExit if it has a flag that is not known."""
+    """Parses a command of ours; BadInput if it has a flag that is not known."""
     module, *rest = words
     if module.startswith("data_pipeline."):
-        command = {
-            "data_pipeline.build": "data_pipeline.build_dataset.options",
-            "data_pipeline.build_mentions": "data_pipeline.build_mentions.__main__",
-        }.get(module, module)
+        options = {
+            "data_pipeline.build": BuildOptions,
+            "data_pipeline.build_mentions": MentionOptions,
+            "data_pipeline.derive_keywords": KeywordOptions,
+        }[module]
     else:
         assert module == "coder_jax" and rest[0] in VERBS, words
         command = f"coder_jax.commands.{rest.pop(0)}".replace("-", "_")
-    parser = argparse.ArgumentParser()
-    importlib.import_module(command).add_arguments(parser)
+        options = importlib.import_module(command).OPTIONS
     if ">" in rest:
         rest = rest[: rest.index(">")]
-    parser.parse_args(rest)
+    parsed(options, rest)
 
 
 OPENED_ELSEWHERE = """

@@ -22,7 +22,8 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number
 
 # -------------------------------------------------------------------------------------------------
-# From the pooled vector of a term to its place among the concepts: linear, ReLU, batch norm, unit.
+# The head: maps a pooled vector to the space of the classes by linear layer, ReLU, batch norm and
+# normalization.
 #
 # In this order (MLNorm, equation 4). Shapes: N terms, W width of the encoder, D width of the
 # classes.
@@ -47,7 +48,7 @@ def head_shapes(encoder_width: int, width: int) -> tuple[dict[str, Any], dict[st
 
 
 def new_head(shapes: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
-    """A head before the first step, as PyTorch begins one: uniform within 1 / sqrt(W)."""
+    """A head before the first step, initialized like PyTorch's: uniform within 1 / sqrt(W)."""
     of_kernel, of_bias = jax.random.split(key)
     kernel, bias = shapes["kernel"], shapes["bias"]
     bound = kernel.shape[0] ** -0.5
@@ -68,7 +69,7 @@ def new_statistics(shapes: dict[str, Any]) -> dict[str, jax.Array]:
 
 
 def _projected(head: dict[str, jax.Array], pooled_NW: jax.Array) -> jax.Array:
-    """float32 [N, D]: linear and ReLU."""
+    """float32 [N, D]: linear layer and ReLU."""
     linear_ND = jnp.einsum(
         "nw,wd->nd", pooled_NW, head["kernel"], precision=jax.lax.Precision.HIGHEST
     )
@@ -78,7 +79,7 @@ def _projected(head: dict[str, jax.Array], pooled_NW: jax.Array) -> jax.Array:
 def _normalized(
     head: dict[str, jax.Array], projected_ND: jax.Array, mean_D: jax.Array, variance_D: jax.Array
 ) -> jax.Array:
-    """float32 [N, D]: batch norm with these statistics, then unit length."""
+    """float32 [N, D]: batch norm with these statistics, then normalization to unit length."""
     root_D = jax.lax.rsqrt(variance_D + _EPSILON)
     normal_ND = (projected_ND - mean_D[None, :]) * (root_D * head["scale"])[None, :]
     return unit_rows(normal_ND + head["shift"][None, :])
@@ -87,7 +88,7 @@ def _normalized(
 def train_head(
     head: dict[str, jax.Array], statistics: dict[str, jax.Array], pooled_NW: jax.Array
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The vectors of a whole batch, normal by its own statistics, and the running ones after it.
+    """The vectors of a batch, normalized by its own statistics, and the updated running statistics.
 
     As in PyTorch the running variance takes the unbiased one of the batch, N / (N - 1).
 
@@ -121,7 +122,7 @@ def apply_head(
 
 
 # -------------------------------------------------------------------------------------------------
-# ConceptClassifier: mentions and their semantic groups in, concepts and probabilities out.
+# `ConceptClassifier`: predicts concepts, with probabilities, for mentions with a semantic group.
 
 _CHUNK = 1024  # mentions that go through the head, or are compared, at once
 _BLOCK = 1 << 15  # classes that they are compared with at once
@@ -162,7 +163,7 @@ class ConceptClassifier:
 
     @property
     def concepts(self) -> list[str]:
-        """The concepts, by the number of their class."""
+        """The concepts, in the order of their class numbers."""
         return self.classes.concepts
 
     @property
@@ -177,7 +178,7 @@ class ConceptClassifier:
         return self.table / np.maximum(length, 1e-12)
 
     def encode(self, mentions: Sequence[str], *, progress: bool = False) -> np.ndarray:
-        """float32 [M, D]: the unit vectors that are compared with the classes."""
+        """float32 [M, D]: the unit vectors that are compared with the class rows."""
         pooled = self.encoder.encode(list(mentions), unit=False, progress=progress)
         parts = [
             np.asarray(_apply_head(self.head, jnp.asarray(pooled[first : first + _CHUNK])))
@@ -228,7 +229,7 @@ class ConceptClassifier:
         return index, probability
 
     def known_group(self, name: str) -> bool:
-        """Whether any concept is of this semantic group."""
+        """Whether any concept belongs to this semantic group."""
         return bool((self.groups >> GROUPS.index(name) & 1).any())
 
 
@@ -264,11 +265,11 @@ def _apply_head(head: dict[str, Any], pooled_MW: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts of a classifier out, for `normalize`.
+# The classifier as a normalizer, for `normalize`.
 
 
 class ClassNormalizer:
-    """Maps mentions to the concepts of a classifier: as `mapping.Normalizer`, without terms.
+    """Maps mentions to the concepts of a classifier, like `mapping.Normalizer` but without terms.
 
     The similarity of a candidate, and the confidence of an answer, is the probability of its
     concept among those of the semantic group.

@@ -27,14 +27,14 @@ from data_pipeline.process import BadInput
 # Shapes: N terms, C rows, D width.
 
 _BLOCK = 4096  # rows that are scored at once
-# Rows are a multiple of the first, and many of the second, whatever the devices: so the same table
-# lies on one device or on many.
+# Row counts are a multiple of the first, and for many rows of the second, on any devices: so a
+# table has the same size on one device and on many.
 _FEW, _MANY = 2048, 32_768
 _LEAST = 1e-24  # of a squared norm: a row of zeros has no direction
 
 
 class Scores(NamedTuple):
-    """What a loss and a prediction need of the scores of N terms; float32 [N] each."""
+    """The statistics of N terms' scores that a loss and a prediction use; float32 [N] each."""
 
     log_sum: jax.Array
     """The logarithm of the sum over the rows of the term's group."""
@@ -105,7 +105,7 @@ def _scores_of_rows(
     scale: float,
     axes: tuple[str, ...] | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`Scores` on one device, which has c of the rows; `axes` are those that they lie over."""
+    """`Scores` of the c rows on one device; `axes` are the mesh axes over which rows are spread."""
     rows, width = table_cD.shape
     block = math.gcd(rows, _BLOCK)
     first = 0 if axes is None else jax.lax.axis_index(axes) * rows
@@ -121,7 +121,7 @@ def _scores_of_rows(
             "nd,bd->nb", vector_ND, unit_rows(row_bD), precision=jax.lax.Precision.HIGHEST
         )
         of_group_Nb = (groups_b[None, :].astype(jnp.int32) >> group_N[:, None]) & 1 > 0
-        # A cosine is at most 1, so no maximum need be known before: e^-2s is a float32 still.
+        # A cosine is at most 1, so no maximum is needed first: e^-2s is a normal float32.
         share_Nb = jnp.where(of_group_Nb, jnp.exp(scale * (cosine_Nb - 1)), 0.0)
         nearest_N = jnp.where(of_group_Nb, jax.lax.stop_gradient(cosine_Nb), -2.0).max(1)
         total_N, best_N = sums
@@ -141,7 +141,7 @@ def _scores_of_rows(
 
 
 def class_softmax_loss(scores: Scores) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The mean cross-entropy over the terms, and the share whose own concept is the first.
+    """The mean cross-entropy over the terms, and the accuracy.
 
     Args:
         scores: of `class_scores`.
@@ -151,7 +151,7 @@ def class_softmax_loss(scores: Scores) -> tuple[jax.Array, dict[str, jax.Array]]
 
 
 # -------------------------------------------------------------------------------------------------
-# Classes among candidates: the scores of a step, and where new rows start.
+# The softmax over candidate classes: the scores of a step, and the start of new rows.
 
 _CONCEPTS_AT_ONCE = 65_536
 
@@ -163,7 +163,7 @@ def candidate_scores(
     *among: tuple[jax.Array, jax.Array],
     scale: float,
 ) -> Scores:
-    """The scores of terms with the rows that any of them has as candidate.
+    """The scores of terms with the rows that are a candidate of any of them.
 
     Args:
         vector_ND: float32, of unit length.
@@ -177,7 +177,7 @@ def candidate_scores(
     cosine_NV = jnp.einsum(
         "nd,vd->nv", vector_ND, unit_rows(row_VD), precision=jax.lax.Precision.HIGHEST
     )
-    # Rows that no term uses have none of the sets.
+    # Rows that no term uses have empty sets.
     place = jnp.where(place_NK < 0, row_VD.shape[0], place_NK).reshape(-1)
     score_NV = scale * cosine_NV
     for sets_NK, own_N in among:
@@ -194,7 +194,7 @@ def candidate_scores(
 def with_means(
     classes_CD: np.ndarray, vectors: np.ndarray, term_start: np.ndarray, *, length: float
 ) -> np.ndarray:
-    """The rows; those of zeros become the direction of their terms' mean (equation 6).
+    """The rows; zero rows become the normalized mean of their terms (equation 6).
 
     At the length of the rows that were learnt, as in the released code: it changes no score, but
     Adam moves each number of a row by about the learning rate, so that it turns a short row away

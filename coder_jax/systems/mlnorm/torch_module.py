@@ -1,4 +1,4 @@
-"""A concept classifier of MLNorm in PyTorch: mentions and semantic groups in, concepts out.
+"""The concept classifier of MLNorm in PyTorch.
 
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 
@@ -51,7 +51,7 @@ class TorchConceptClassifier(torch.nn.Module):
         self.eval()
 
     def vectors(self, mentions):
-        """float32 [M, D] of unit length: what is compared with the classes."""
+        """float32 [M, D]: unit vectors that are compared with the class rows."""
         batch = self.tokenizer(mentions, padding=True, truncation=True, return_tensors="pt")
         hidden = self.encoder(**batch.to(self.rows.device)).last_hidden_state
         mask = batch["attention_mask"]
@@ -63,7 +63,9 @@ class TorchConceptClassifier(torch.nn.Module):
         return torch.nn.functional.normalize(normal, dim=1)
 
     def probabilities(self, mentions, groups):
-        """float32 [M, C]: of each concept; 0 for those of other groups; None as group: all."""
+        """float32 [M, C]: the probability of each concept; 0 outside the group; group None allows
+        all.
+        """
         scores = self.settings["scale"] * self.vectors(mentions) @ self.rows.T
         allowed = [[group is None or group in of for of in self.groups] for group in groups]
         allowed = torch.tensor(allowed, device=scores.device)
@@ -72,7 +74,7 @@ class TorchConceptClassifier(torch.nn.Module):
 
     @torch.inference_mode()
     def forward(self, mentions, groups, k=1):
-        """For each mention its k most probable concepts, [(concept, probability), ...]."""
+        """The k most probable concepts of each mention, [(concept, probability), ...]."""
         best = self.probabilities(mentions, groups).topk(min(k, len(self.concepts)), dim=1)
         return [
             [(self.concepts[i], p) for i, p in zip(index, probability, strict=True)]

@@ -1,4 +1,4 @@
-"""MLNorm: an encoder and one row per concept by a softmax, then rows for all concepts.
+"""MLNorm: step 1 trains an encoder and class rows by a softmax, step 2 rows for all concepts.
 
 Wajsbürt, Sarfati and Tannier, Medical concept normalization in French using multilingual
 terminologies and contextual embeddings, Journal of Biomedical Informatics 114, 2021. From top to
@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import msgspec
 import numpy as np
-import tyro
 from jax.sharding import Mesh
 from msgspec import UNSET, UnsetType
 from safetensors import SafetensorError
@@ -105,6 +104,7 @@ from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.identity import Count, Positive, read_json, typed
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.files.whole import map_array, write_json, written_whole
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import mention_rows
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS
@@ -148,13 +148,15 @@ class _FirstRun(_ClassesRun):
 
 
 # -------------------------------------------------------------------------------------------------
-# What the two steps of MLNorm share: one row, its class, for each concept of the dataset.
+# What both steps of MLNorm share: one row (its class) for each concept of the dataset.
 
 _PROVED = 64  # classes
 
 
 class _ClassHead(Head):
-    """A part that belongs to the classes: rows, or what leads from the encoder to them."""
+    """A part that belongs to the classes: the rows, or the head that maps vectors to their
+    space.
+    """
 
     def __init__(self, name: str, part: Part, width: int, seed: int):
         self.name, self.width, self.seed = name, width, seed
@@ -174,7 +176,7 @@ class _ClassHead(Head):
         }[self.name]
 
     def init_params(self, shapes: Tree) -> Tree:
-        """Of the head and the rows; groups and statistics are read."""
+        """Initializes the head and the rows; groups and statistics are read."""
         key = jax.random.key(self.seed)
         if self.name == "head":
             return new_head(shapes, jax.random.fold_in(key, 0))
@@ -186,7 +188,7 @@ class _ClassHead(Head):
 
 
 def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
-    """BadInput for a width or a scale that cannot be used."""
+    """Raise BadInput for an impossible width or scale."""
     check_least(system, 1, "width")
     if not 0 < system.scale <= 40:
         raise BadInput(
@@ -197,7 +199,7 @@ def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
 def _cosines_with_classes(
     bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
 ) -> jax.Array:
-    """What proves classes beside the encoder: cosines of terms with the first of them."""
+    """The proof of a run's classes: cosines of terms with the first classes."""
     tokens, positions, segments = (rows[name] for name in PACKED)
     pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
     vectors = apply_head(params["head"], statistics, pooled)
@@ -206,13 +208,13 @@ def _cosines_with_classes(
 
 
 def _saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
-    """The same by the classifier that was read of a run."""
+    """The same cosines, computed by the classifier read from a run."""
     classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
     return classifier.encode(terms) @ classes.T
 
 
 # -------------------------------------------------------------------------------------------------
-# Token jitter: in training, word pieces change places with their neighbours and some are left out.
+# Token jitter: during training some word pieces swap places and some are dropped.
 #
 # Not in the paper; the first released code has it (`compute_mask_and_shuffle` in
 # deep_multilingual_normalization/model.py, with noise 0.5, drop 0.1, two pieces kept). Of each
@@ -234,7 +236,7 @@ _LAST = jnp.finfo(jnp.float32).max  # of [SEP]: behind all pieces but those that
 
 
 def _draws(ids_BRL: jax.Array, site: int) -> jax.Array:
-    """float32 in (0, 1), uniform on a grid of 2^-23: one for each token, another one at each site.
+    """float32 in (0, 1), uniform on a grid of 2^-23: one per token, different at each site.
 
     Args:
         ids_BRL: uint32, `token_ids`: seed, step, term and place decide, however terms are packed.
@@ -245,7 +247,7 @@ def _draws(ids_BRL: jax.Array, site: int) -> jax.Array:
 
 
 def _normal(uniform: jax.Array) -> jax.Array:
-    """Draws in (0, 1) as those of a normal distribution of deviation 1."""
+    """Uniform draws in (0, 1), turned into standard normal ones."""
     return 2**0.5 * jax.lax.erf_inv(2 * uniform - 1)
 
 
@@ -259,7 +261,7 @@ def _jitter(
     noise: float,
     drop: float,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The packed rows with their word pieces moved and left out: tokens, positions, segments.
+    """The packed rows after jitter: tokens, positions, segments.
 
     Args:
         tokens_RL, positions_RL, segments_RL: int32, packed rows (`data_pipeline.batches.packing`).
@@ -325,8 +327,8 @@ class MLNormSystem(EncoderSystem):
     whole: ClassVar[bool] = True
     scored: ClassVar[tuple[str, ...]] = ()  # all
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
+    model: ModelConfig = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
     width: int = 350
@@ -347,7 +349,7 @@ class MLNormSystem(EncoderSystem):
 
     @property
     def jitters(self) -> bool:
-        """Whether word pieces are moved or left out."""
+        """Whether word pieces are moved or dropped."""
         return self.jitter_noise > 0 or self.jitter_drop > 0
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -389,7 +391,7 @@ class MLNormSystem(EncoderSystem):
         return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
     def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
-        """With the running statistics of the head as `extra`."""
+        """Shapes; the running statistics of the head are in `extra`."""
         params, _ = super().shapes(recorded_start)
         return params, head_shapes(self.structure(recorded_start).config.hidden_size, self.width)[1]
 
@@ -410,7 +412,7 @@ class MLNormSystem(EncoderSystem):
     # ---- The loss ----
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """Cross-entropy of the softmax over the concepts (equation 5), meant over the terms."""
+        """Cross-entropy of the softmax over the concepts (equation 5), averaged over the terms."""
         structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
         rate = structure.config.hidden_dropout
@@ -448,7 +450,7 @@ class MLNormSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1 and others of the held-out terms: by the nearest term, and by the classes."""
+        """acc@1 and other scores of held-out terms, by the nearest term and by the classes."""
         nearest = super().scorer(source, run)
         assert nearest is not None
         heldout = _HeldOutClasses(self, source)
@@ -491,7 +493,7 @@ class MLNormSystem(EncoderSystem):
 
 _TERMS_AT_ONCE = 16_384
 _ONCE = 1 << 40  # steps: more than any run has
-# Arrays of a batch: sets that classes have, and the one of these that a class of a term must have.
+# Arrays of a batch: the sets of each class, and the set that a term's class must have.
 _AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
@@ -506,8 +508,8 @@ class MLNormClassesSystem(EncoderSystem):
     scored: ClassVar[tuple[str, ...]] = ()  # all
     init_needs_extra: ClassVar[bool] = True
 
-    batch: Annotated[TermSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TermSpec)
-    model: tyro.conf.Suppress[ModelConfig] = ModelConfig(pooling="pieces")
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
+    model: Annotated[ModelConfig, Flag(hidden=True)] = ModelConfig(pooling="pieces")
 
     width: int = 350
     """Of the vectors that are compared with the classes."""
@@ -616,7 +618,9 @@ class MLNormClassesSystem(EncoderSystem):
         }
 
     def learnt(self, run: SavedRun, source: BatchSource) -> np.ndarray:
-        """float32 [C, D]: the rows of the other run by this run's concepts; 0 where it has none."""
+        """float32 [C, D]: the other run's rows in this run's order of concepts; 0 for missing
+        ones.
+        """
         theirs = read_classes(run.folder).concepts
         ours = classes_of(source.folder).concepts
         number = {concept: row for row, concept in enumerate(theirs)}
@@ -659,7 +663,7 @@ class MLNormClassesSystem(EncoderSystem):
         head: dict[str, np.ndarray],
         path: Path,
     ) -> None:
-        """Write the vector of each term, without dropout and by the running statistics."""
+        """Write the vector of each term, without dropout and with the running statistics."""
         graph, _ = split_encoder(self.structure(recorded_start))
         placed = place(merge_encoder(graph, encoder))
         data = source.dataset
@@ -685,7 +689,7 @@ class MLNormClassesSystem(EncoderSystem):
     # ---- Candidates ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The k concepts of its group that are nearest to each term; float32, exact."""
+        """Finds the k nearest concepts in each term's group; float32, exact."""
         table, groups = (
             np.asarray(local_copy(view.mesh, view.params[name]))
             for name in ("classes", "class_groups")
@@ -746,7 +750,7 @@ class MLNormClassesSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1 and others of the held-out terms, by the classes."""
+        """acc@1 and other scores of held-out terms, by the classes."""
         heldout = _HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
@@ -901,11 +905,11 @@ def mlnorm_small() -> Config[MLNormSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Held-out terms as a quick look at a run: how often their concept is the most probable one.
+# Held-out terms, scored during training: how often their concept is the most probable one.
 
 
 class _HeldOutClasses:
-    """acc@1, acc@5 and mrr of the dataset's held-out terms by the classes, the group given.
+    """acc@1, acc@5 and MRR of held-out terms, by the classes of their given group.
 
     The group of a term is one of its concept's; of a term without any the softmax is over all.
 
@@ -958,13 +962,13 @@ class _HeldOutClasses:
         return {**rounded, "classes": len(self.classes.concepts)}
 
     def encoder(self, params: Any, recorded_start: Any) -> TermEncoder:
-        """What encodes with the parameters of the moment."""
+        """An encoder with the current parameters."""
         graph, _ = split_encoder(self.system.structure(recorded_start))
         return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained concept classifier as a folder: the encoder for the Hub, the head and the classes.
+# The export of a concept classifier: the encoder for the Hub, the head and the classes.
 #
 # Beside what `export_encoder` writes
 #   classes.safetensors    classes [C, D], one row per concept; the head's kernel [W, D], bias,
@@ -999,7 +1003,7 @@ def _trained_classifier(
 def _export_classifier(
     system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
 ) -> dict[str, float]:
-    """Export a run; what comes back, and what can go wrong, is as in `export_encoder`.
+    """Export a run; results and errors are those of `export_encoder`.
 
     Args:
         system, run: what was trained.
@@ -1016,7 +1020,7 @@ def _export_classifier(
 
 
 def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:
-    """Write the files beside the encoder's."""
+    """Write the classifier's files."""
     tensors = {"classes": classifier.table, **classifier.head}
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
@@ -1026,7 +1030,7 @@ def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path
 
 
 def _compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:
-    """The largest difference of probabilities of the exported PyTorch module and ours.
+    """The largest difference of probabilities between the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.

@@ -1,4 +1,4 @@
-"""Candidate generation: the terms nearest to a mention by one generator or several."""
+"""Candidate generation: the concepts with the nearest names, by one generator or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
-# Nearest vectors and concepts by Euclidean distance, on the exact search by dot products.
+# Nearest vectors and concepts by Euclidean distance, on top of the exact search by dot products.
 
 _MORE = 8  # keys beyond k that are found, as rounding may order close ones otherwise
 _NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the dictionary's size
@@ -41,7 +41,7 @@ def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray,
         ValueError, BadInput, Stopped: as `search`.
     """
     width = keys.shape[1]
-    # Around their mean: distances stay, and squares lose fewer digits.
+    # Centred on their mean: distances stay the same, and squares lose fewer digits.
     middle = keys.mean(axis=0, dtype=np.float64)
     longer_keys = aligned((len(keys), width + 1), np.float32)
     at_once = max(1, _NUMBERS_AT_ONCE // width)
@@ -67,7 +67,7 @@ def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray,
 def _nearest_by_mean(
     queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k keys with the smallest mean distance to each query over several encoders; exact.
+    """The k keys with the smallest mean distance over several encoders to each query; exact.
 
     By the threshold algorithm: what none of the encoders has among its nearest is in each at least
     as far as the last of these, so in the mean as far as these last ones are. Where k keys are
@@ -128,7 +128,7 @@ def _nearest_concepts(
     name_concepts: np.ndarray,
     k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k concepts that are nearest to each query, each by its nearest name.
+    """The k concepts nearest to each query, each represented by its nearest name.
 
     Args:
         queries: float [q, D] of each encoder, whose mean distance counts.
@@ -152,7 +152,7 @@ def _nearest_concepts(
         distances, name = _nearest_by_mean([one[left] for one in queries], names, wanted)
         first = _is_first_of_row(name_concepts[name])
         enough = first.sum(axis=1) >= k
-        # The first k of a row's new concepts: a stable order puts them in front.
+        # The first k new concepts of a row; the stable sort puts them first.
         place = np.argsort(~first[enough], axis=1, kind="stable")[:, :k]
         distance[left[enough]] = np.take_along_axis(distances[enough], place, axis=1)
         found[left[enough]] = np.take_along_axis(name[enough], place, axis=1)
@@ -172,7 +172,7 @@ def _is_first_of_row(values: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Candidates: for each mention the concepts with the nearest names, and how many it may have.
+# Candidate generators: the nearest concepts of each mention, and the number of its concepts.
 #
 # Liang, Xue, Ruan 2021, sections 3.1 and 3.2. Any encoder can be the generator: one that was not
 # trained for it compares vectors of length one, and takes each mention to have one concept.
@@ -181,17 +181,17 @@ CANDIDATES = 10  # kc (section 4.2)
 
 
 class Generator(abc.ABC):
-    """What finds candidates of mentions, and tells how many concepts they mean."""
+    """The protocol of a candidate generator, which also predicts the number of concepts."""
 
     @abc.abstractmethod
     def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
-        """float32 [n, D] of each encoder: vectors whose distances count."""
+        """float32 [n, D] for each encoder: vectors that are compared by distance."""
 
     @abc.abstractmethod
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[np.ndarray]:
-        """As `encode`, of the names of a dictionary.
+        """`encode` for the names of a dictionary.
 
         Args:
             names: N strings.
@@ -232,7 +232,7 @@ class Generator(abc.ABC):
 
 
 class CandidateGenerator(Generator):
-    """An encoder whose distances order candidates, and what tells the number of concepts.
+    """An encoder whose distances order candidates, with a head for the number of concepts.
 
     Args:
         encoder: of mentions and names.
@@ -268,7 +268,7 @@ class CandidateGenerator(Generator):
 
 
 class GeneratorEnsemble(Generator):
-    """Several generators as one: their distances and their probabilities of numbers are averaged.
+    """Several generators as one, whose distances and probabilities are averaged.
 
     The released code combines five so, and the paper's figures are very likely of them.
 
@@ -309,7 +309,7 @@ class GeneratorEnsemble(Generator):
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
     ) -> CandidateLists:
-        """The candidates of mentions, of each by one of the members.
+        """The candidates of mentions, each from one chosen member.
 
         Args:
             member: int [M], which one; None: by all together.
@@ -336,7 +336,7 @@ class GeneratorEnsemble(Generator):
 def nearest_wrong_names(
     mentions: np.ndarray, names: np.ndarray, own: Sequence[np.ndarray], k: int
 ) -> np.ndarray:
-    """int32 [M, k]: the names nearest to each mention that are none of its own.
+    """int32 [M, k]: the names nearest to each mention that are not its own.
 
     Args:
         mentions, names: float [M, D] and [N, D], vectors.

@@ -1,4 +1,4 @@
-"""Candidates of each mention of a folder, by generators that were not trained on it."""
+"""Candidates of a folder's mentions, each from generators that were not trained on the mention."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from data_pipeline.files.whole import whole_folder
 from data_pipeline.process import BadInput, tell
 
 # -------------------------------------------------------------------------------------------------
-# Generators that were each trained without one fold: which one has not seen a mention.
+# Generators that were each trained without one fold, and which of them has not seen a mention.
 
 
 def unseen_by(runs: Sequence[str], data: MentionDataset) -> np.ndarray:
-    """int64 [M]: for each training mention the number of the run that was trained without it.
+    """int64 [M]: for each training mention the number of the run trained without it.
 
     Args:
         runs: folders of runs of the recipe recall, one without each fold, in any order.
@@ -107,7 +107,7 @@ def _check_data(run: str, saved: MentionRun, data: MentionDataset) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# A folder of mentions with their candidates: what a ranker is trained on.
+# A folder of mentions with their candidates, on which a ranker is trained.
 
 _HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "number")
 
@@ -122,7 +122,7 @@ def write_candidates(
     *,
     cache: bool = False,
 ) -> Iterator[str]:
-    """Write a folder of mentions and candidates; lines for people come back.
+    """Write a folder of mentions with candidates; returns lines for people.
 
     Args:
         generators: find them.

@@ -1,4 +1,4 @@
-"""Ranking of candidates, and the answers that a generator and rankers give together."""
+"""Ranking of candidates, and the combined answers of a generator and rankers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
 
 # -------------------------------------------------------------------------------------------------
-# From candidates to answers: recall and rank scores together, cut by the number of concepts.
+# From candidates to answers: recall and rank scores are combined, the number of concepts cuts.
 #
 # Liang, Xue, Ruan 2021, section 3.3. Shapes: M mentions, k candidates of each, nearest first, C
 # classes of the number of concepts.
@@ -77,14 +77,14 @@ def fused_scores(
 
 
 def best_first(scores_MK: np.ndarray) -> np.ndarray:
-    """int64 [M, k]: the places of candidates by their scores; of equal ones the nearer first."""
+    """int64 [M, k]: the order of candidates by score; ties go to the nearer one."""
     return np.argsort(-scores_MK, axis=1, kind="stable")
 
 
 def _answer_counts(
     sorted_MK: np.ndarray, numbers_MC: np.ndarray, threshold: float = _THRESHOLD
 ) -> np.ndarray:
-    """int64 [M]: how many candidates of each mention are its answer (equation 14).
+    """int64 [M]: how many candidates each mention's answer has (equation 14).
 
     As many as its most probable number says; of the last class, "so many or more", further ones
     whose score is above the threshold.
@@ -102,7 +102,7 @@ def _answer_counts(
 
 
 # -------------------------------------------------------------------------------------------------
-# Pairs of a mention and a candidate in, the probability that the candidate is right out.
+# The forward pass of a ranker: the probability that a candidate is right.
 
 _PAIRS_AT_ONCE = 512
 _ROW_LENGTH = 128
@@ -134,7 +134,7 @@ def rank_logits(
 
 
 def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
-    """float32 [N]: a linear layer of one output."""
+    """float32 [N]: a linear layer with one output."""
     product = jnp.dot(vector_ND, head["kernel"], precision=jax.lax.Precision.HIGHEST)
     return (product + head["bias"][None])[:, 0]
 
@@ -152,7 +152,7 @@ def probabilities(
     mask: Mask,
     progress: bool = False,
 ) -> np.ndarray:
-    """float32 [n]: the probability of each pair, whatever others it is packed with.
+    """float32 [n]: the probability of each pair, independent of the packing.
 
     Equal pairs, such as of a mention that texts repeat, are computed once.
 
@@ -168,7 +168,7 @@ def probabilities(
     found = np.empty(len(first_of), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
-    # Pairs of like lengths are packed together.
+    # Pairs of similar length are packed together.
     order = np.argsort(-lengths[first_of], kind="stable")
     parts = range(0, len(first_of), _PAIRS_AT_ONCE)
     for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
@@ -199,7 +199,7 @@ def _distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.ndarray]:
-    """Some pairs in rows, whose number is a power of two: few shapes to compile."""
+    """Pairs in packed rows; their number is a power of two, so few shapes are compiled."""
     bounds, (tokens, kinds, types) = joined(
         pairs.start, chosen, pairs.tokens, pairs.kinds, pairs.types
     )
@@ -210,7 +210,7 @@ def packed(pairs: Pairs, chosen: np.ndarray, row_length: int) -> dict[str, np.nd
 
 
 # -------------------------------------------------------------------------------------------------
-# TermRanker: a trained ranker in; a mention and candidates to probabilities out.
+# `TermRanker`: a trained ranker for users.
 
 RANKER, SCORE, KEYWORDS = "ranker.json", "ranker.safetensors", "keywords.tsv"  # of an export
 
@@ -323,7 +323,7 @@ class TermRanker:
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
-    """The keywords of a file, of so many kinds though some may have no word."""
+    """The keywords of a file; `kinds` of them even if some have no word."""
     words = read_keywords(path).words if path.is_file() and path.stat().st_size else {}
     if set(words) - set(kinds):
         raise BadInput(f"{path}: found keywords of {' '.join(words)}; expected {' '.join(kinds)}")
@@ -331,7 +331,7 @@ def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
 
 
 def read_head(path: Path) -> dict[str, np.ndarray]:
-    """A dense layer of a file.
+    """A dense layer, read from a file.
 
     Raises:
         BadInput: if it cannot be read.
@@ -344,14 +344,14 @@ def read_head(path: Path) -> dict[str, np.ndarray]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Recall and rank: mentions in; for each the concepts that it means out, as many as it has.
+# Recall and rank: all concepts that each mention means.
 #
 # Liang, Xue, Ruan 2021, sections 3.2 and 3.3.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """The candidates of M mentions by their scores, best first, [M, k] each."""
+    """The candidates of M mentions with their scores, best first, [M, k] each."""
 
     concepts: np.ndarray
     """int32, numbers of concepts."""
@@ -384,12 +384,12 @@ class Choice:
 
     @property
     def fused(self) -> str:
-        """What orders candidates, in words."""
+        """The score that orders candidates, in words."""
         of = {"mean": "recall and rank", "recall": "recall alone", "rank": "rank alone"}
         return of[self.fusion]
 
     def __str__(self) -> str:
-        """In words, for records."""
+        """The settings in words, for records."""
         return f"{self.fused} (1 - d / {self.form} d; a fourth above {self.threshold:g})"
 
 
@@ -399,7 +399,7 @@ def ranked(
     probability_MK: np.ndarray | None,
     choice: Choice | None = None,
 ) -> Ranked:
-    """Candidates ordered by the scores of generator and ranker, and cut by their numbers.
+    """Candidates ordered by the scores of generator and ranker, cut by the number of concepts.
 
     By distances alone a mention of three concepts or more is answered with three.
 
@@ -410,7 +410,7 @@ def ranked(
         choice: how the two become one.
     """
     choice = choice or Choice()
-    # theta was set for scores that a ranker takes part in; distances alone leave all above it.
+    # theta was tuned for scores with a ranker; distances alone leave all scores above it.
     alone = probability_MK is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
     scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
@@ -458,11 +458,11 @@ class RecallAndRank:
         self.vectors: list[np.ndarray] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
-        """Whether this is the dictionary."""
+        """Whether this model answers from that dictionary."""
         return self.names == names and np.array_equal(self.name_concepts, name_concepts)
 
     def encode_names(self, *, progress: bool = False) -> list[np.ndarray]:
-        """float32 [N, D] of each encoder: the vectors of the dictionary, made once."""
+        """float32 [N, D] for each encoder: the vectors of the dictionary, computed once."""
         if self.vectors is None:
             self.vectors = self.generator.encode_names(
                 self.names, progress=progress, cache=self.cache
@@ -472,7 +472,7 @@ class RecallAndRank:
     def answer(
         self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
     ) -> Ranked:
-        """The candidates of mentions by their scores, and how many of them are the answer.
+        """The ordered candidates of mentions, and how many of them are the answer.
 
         Args:
             mentions: M strings.
@@ -485,7 +485,7 @@ class RecallAndRank:
     def scored(
         self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
     ) -> tuple[CandidateLists, np.ndarray | None]:
-        """What `ranked` takes: the candidates of mentions, and what rankers think of them.
+        """The arguments of `ranked`: candidates of mentions, and the rankers' probabilities.
 
         Args:
             mentions, k, progress: as for `answer`.
@@ -524,7 +524,7 @@ def mean_probabilities(
 
 
 # -------------------------------------------------------------------------------------------------
-# Mentions in, concepts by recall and rank out, for `normalize`: as many as a mention means.
+# Recall and rank as a normalizer, for `normalize`.
 
 
 class StagedNormalizer(SameStringNormalizer):

@@ -1,4 +1,4 @@
-"""A ranker of recall and rank in PyTorch: a mention and candidates in, probabilities out.
+"""The ranker of recall and rank in PyTorch.
 
 Needs torch, transformers and safetensors; nothing of coder_jax. It lies in each export:
 
@@ -19,7 +19,7 @@ from tokenizers.normalizers import Sequence
 from transformers import AutoModel, AutoTokenizer
 
 _END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
-# Characters that are written without blanks between words: a keyword may stand anywhere.
+# Scripts without blanks between words: a keyword may be anywhere.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -27,12 +27,14 @@ _UNSPACED = re.compile(
 
 
 def _lower(string):
-    """A string in lower case, character by character, so that places stay the same."""
+    """A string in lower case, character by character, so that offsets stay."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in string)
 
 
 def _cleaning_of(tokenizer):
-    """Takes the rules off by which a tokenizer cleans, as keywords are found in clean strings."""
+    """Removes the cleaning rules from a tokenizer and returns them; keywords are matched in cleaned
+    strings.
+    """
     normalizer = tokenizer.normalizer
     rules = [normalizer[place] for place in range(len(normalizer))]
     end = max(place for place, rule in enumerate(rules) if getattr(rule, "content", "") == _END)
@@ -41,7 +43,7 @@ def _cleaning_of(tokenizer):
 
 
 def _divides(text, place):
-    """Whether a word may begin or end at a place of a text."""
+    """Whether a word may begin or end at a position of a text."""
     if not 0 < place < len(text) or not (text[place - 1].isalnum() and text[place].isalnum()):
         return True
     return bool(_UNSPACED.match(text[place - 1]) or _UNSPACED.match(text[place]))
@@ -71,7 +73,7 @@ class TorchTermRanker(torch.nn.Module):
         self.eval()
 
     def kinds_of_characters(self, string):
-        """Of each character the kinds of the keywords that it is in, as bits."""
+        """For each character the kinds of the keywords that contain it, as bits."""
         text, bits = _lower(string), [0] * len(string)
         for kind, words in enumerate(self.words.values()):
             kept, seen = [], set()
@@ -123,7 +125,7 @@ class TorchTermRanker(torch.nn.Module):
         return [cls, *self.probes, *a, sep, *b, sep], [1, *probes, *of_a, 1, *of_b, 1], types
 
     def hidden(self, ids, kinds, types):
-        """Hidden states of one pair, [L, D]: BERT, with what each token sees as its kinds say."""
+        """Hidden states of one pair, [L, D], with attention restricted by the kinds of tokens."""
         bert, count, on = self.encoder, len(self.probes), self.head.weight.device
         kinds = torch.tensor(kinds, device=on)
         sees = (kinds[:, None] & kinds[None, :]) != 0

@@ -1,4 +1,4 @@
-"""Recall and rank: a generator of candidates, and a ranker that is led by keywords.
+"""Recall and rank: a candidate generator, and a ranker with keyword-guided attention.
 
 Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv 2101.09101,
 2021. From top to bottom: what both share, the generator's losses (section 3.1.1, equations 6 to 8),
@@ -11,13 +11,12 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import tyro
 from jax.sharding import Mesh
 from safetensors.numpy import save_file
 
@@ -111,12 +110,12 @@ from data_pipeline.process import BadInput
 from data_pipeline.terminology.keywords import keyword_lines
 
 # -------------------------------------------------------------------------------------------------
-# What run.json of a generator or a ranker holds, key by key: types for `identity.typed`.
+# The content of run.json for generators and rankers, as types for `identity.typed`.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MentionsOfRun(AnyDataOfRun):
-    """What run.json says of the mentions and their dictionary."""
+    """The mentions of a run and their dictionary, in run.json."""
 
     counts: dict[str, Count]
 
@@ -142,7 +141,7 @@ class _RankRun(MentionRun):
 
 
 # -------------------------------------------------------------------------------------------------
-# What generator and ranker share: mentions as data, one dense layer, the best by accuracy.
+# What generator and ranker share: mentions as data, one dense layer, the choice of checkpoint.
 
 _INITIAL_SPREAD = 0.02  # of the normal distribution from which BERT's layers begin
 
@@ -172,7 +171,7 @@ class _DenseHead(Head):
 
 
 def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
-    """What the model card tells of the data, from run.json."""
+    """The facts about the data for the model card, from run.json."""
     counts = dataset.counts
     return {
         "mentions": f"{dataset.name} {dataset.release}",
@@ -184,7 +183,7 @@ def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
 
 
 def _dev_mentions(data: MentionDataset) -> MentionSplit:
-    """The mentions that a run is chosen by.
+    """The mentions by which a run's best checkpoint is chosen.
 
     Raises:
         BadInput: if there are none.
@@ -248,13 +247,13 @@ def _number_loss(
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores of answers that a run is chosen by, as the paper counts (Liang, Xue, Ruan 2021, 4.2).
+# Scores by which a run's best checkpoint is chosen (Liang, Xue, Ruan 2021, 4.2).
 
 _RECALL_AT = (1, 2, 5, 10)
 
 
 def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float]:
-    """accuracy of all mentions, of those of one concept and of several; recall@k; number.
+    """Accuracy (of all mentions, of those with one and with several concepts), recall@k, number.
 
     What no mention counts for is left out.
 
@@ -277,7 +276,7 @@ def dev_scores(found: Ranked, gold: Sequence[frozenset[int]]) -> dict[str, float
 
 
 # -------------------------------------------------------------------------------------------------
-# The candidate generator: mentions and names in one space, and how many concepts a mention has.
+# The candidate generator: a common space of mentions and names, and the number of concepts.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.1 (multi-task candidate generator, MTCG).
@@ -296,12 +295,8 @@ class RecallSystem(EncoderSystem):
     best: ClassVar[str | None] = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
 
-    batch: Annotated[RecallSpec, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=RecallSpec
-    )
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(
-        init="bert-base-chinese", pooling="mean"
-    )
+    batch: RecallSpec = dataclasses.field(default_factory=RecallSpec)
+    model: ModelConfig = ModelConfig(init="bert-base-chinese", pooling="mean")
 
     margin: float = 1.0
     """m, between the distances of a mention's own name and of others (equation 7)."""
@@ -343,7 +338,7 @@ class RecallSystem(EncoderSystem):
     # ---- The loss ----
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """L = L_t + L_c (equation 6): averages over the triplets and the mentions of the pass."""
+        """L = L_t + L_c (equation 6), averaged over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
 
@@ -376,10 +371,10 @@ class RecallSystem(EncoderSystem):
 
         return pass_loss
 
-    # ---- Negatives of the encoder of the moment ----
+    # ---- Negatives by the current encoder ----
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
-        """The kn names of other concepts that are nearest to each mention (algorithm 1).
+        """Finds the kn names of other concepts that are nearest to each mention (algorithm 1).
 
         With them the own name that is nearest, where own names are chosen so. Before the first
         step any names of others, as in the paper, and the own names most alike in characters.
@@ -411,7 +406,7 @@ class RecallSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy, recall at k and accuracy of the number, of the mentions to choose by."""
+        """Accuracy, recall@k and accuracy of the number, for the mentions of `_dev_mentions`."""
         assert isinstance(source, RecallBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -430,7 +425,7 @@ class RecallSystem(EncoderSystem):
     def generator(
         self, params: Params, recorded_start: Any, source: BatchSource
     ) -> CandidateGenerator:
-        """The generator with some parameters, on one device."""
+        """The generator with given parameters, on one device."""
         graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
             merge_encoder(graph, params["encoder"]),
@@ -478,7 +473,7 @@ def _number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Arra
 
 
 # -------------------------------------------------------------------------------------------------
-# The ranker: whether a candidate is a concept of a mention, by attention led by keywords.
+# The ranker: is a candidate a concept of the mention? Its attention is guided by keywords.
 #
 # Liang, Xue and Ruan, A recall and rank model for Chinese procedure normalization, arXiv
 # 2101.09101, 2021, section 3.2 (keyword-attentive ranker, KAR).
@@ -498,8 +493,8 @@ class RankSystem(EncoderSystem):
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
 
-    batch: Annotated[RankSpec, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RankSpec)
-    model: Annotated[ModelConfig, tyro.conf.arg(name="")] = ModelConfig(init="bert-base-chinese")
+    batch: RankSpec = dataclasses.field(default_factory=RankSpec)
+    model: ModelConfig = ModelConfig(init="bert-base-chinese")
 
     mask: Mask = "after"
     """Where the masks of keywords apply: after the softmax of attention (equation 9), or before it
@@ -576,7 +571,9 @@ class RankSystem(EncoderSystem):
     # ---- Scores ----
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """Accuracy and others of the mentions to choose by, by both stages and by the ranker."""
+        """Accuracy and other scores for the mentions of `_dev_mentions`, with and without the
+        generator.
+        """
         assert isinstance(source, RankBatches)
         data = source.dataset
         dev = _dev_mentions(data)
@@ -646,7 +643,7 @@ class RankSystem(EncoderSystem):
 
 
 def _neighbours(terms: int) -> np.ndarray:
-    """int64 [terms, 2]: pairs of each of some terms and the next one."""
+    """int64 [terms, 2]: pairs of each sample term and the next one."""
     return np.stack([np.arange(terms), np.roll(np.arange(terms), -1)], axis=1)
 
 
@@ -769,7 +766,7 @@ def rank_small() -> Config[RankSystem]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A trained generator or ranker as a folder for the Hub.
+# The export of a generator or ranker.
 #
 # Beside what `export_encoder` writes, of a generator
 #   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
@@ -809,7 +806,7 @@ def _export_generator(
 
 
 def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
-    """The generator of an export, whose encoder is given.
+    """The generator of an export, made with a given encoder.
 
     Raises:
         BadInput: if its files cannot be read.
@@ -851,7 +848,7 @@ def _export_ranker(
 
 
 def _write_ranker(folder: Path, ranker: TermRanker) -> None:
-    """Write the files beside the encoder's."""
+    """Write the ranker's files."""
     _write_head(folder / SCORE, ranker.head)
     (folder / KEYWORDS).write_text(keyword_lines(ranker.keywords.words), encoding="utf-8")
     settings = RankerSettings(
@@ -866,7 +863,7 @@ def _write_ranker(folder: Path, ranker: TermRanker) -> None:
 
 
 def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
-    """The largest difference of probabilities of the exported PyTorch module and ours.
+    """The largest difference of probabilities between the exported PyTorch module and ours.
 
     Raises:
         RuntimeError: if it is too large, or NaN.

@@ -161,7 +161,7 @@ def test_packages_that_travelled_can_be_imported(prepared, ran, monkeypatch):
 
     def unpack(wheels, site):
         assert wheels == prepared / "wheels"
-        return ["tyro"]
+        return ["anyascii"]
 
     monkeypatch.setattr(command, "unpack_missing", unpack)
     assert command.main([str(prepared.parent), "--small", "--parts", "search"]) == 0

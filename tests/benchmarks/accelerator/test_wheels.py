@@ -12,7 +12,7 @@ from data_pipeline.process import BadInput
 @pytest.mark.parametrize(
     ("file", "minor", "fit"),
     [
-        ("tyro-1.0.17-py3-none-any.whl", 12, True),
+        ("anyascii-0.3.3-py3-none-any.whl", 12, True),
         ("six-1.16.0-py2.py3-none-any.whl", 13, True),
         ("msgspec-0.22.0-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", 12, True),
         ("msgspec-0.22.0-cp312-cp312-manylinux2014_x86_64.whl", 11, False),
@@ -44,7 +44,7 @@ def test_missing_packages_are_unpacked_and_others_left(tmp_path, capsys):
 
 def test_a_version_that_is_none_is_refused(tmp_path):
     with pytest.raises(BadInput, match="'312'; expected a version of Python such as 3.12"):
-        wheels.fetch_wheels(["tyro"], "312", tmp_path)
+        wheels.fetch_wheels(["anyascii"], "312", tmp_path)
 
 
 def test_pip_that_finds_nothing_is_said(tmp_path, monkeypatch):
@@ -54,7 +54,7 @@ def test_pip_that_finds_nothing_is_said(tmp_path, monkeypatch):
         returncode = 1
 
     monkeypatch.setattr(wheels.subprocess, "run", lambda command: asked.append(command) or Failed)
-    with pytest.raises(BadInput, match="pip found no wheels of tyro for Python 3.12"):
-        wheels.fetch_wheels(["tyro"], "3.12", tmp_path)
+    with pytest.raises(BadInput, match="pip found no wheels of anyascii for Python 3.12"):
+        wheels.fetch_wheels(["anyascii"], "3.12", tmp_path)
     (command,) = asked
-    assert command[-1] == "tyro" and "--no-deps" in command and "3.12" in command
+    assert command[-1] == "anyascii" and "--no-deps" in command and "3.12" in command

@@ -1,17 +1,20 @@
 """Verbs of the command line share arguments, and none of them imports another."""
 
-import argparse
 import ast
 import importlib
 import re
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 
 from coder_jax.__main__ import VERBS
 from coder_jax.commands import arguments as encoder_arguments
+from coder_jax.commands import evaluate, normalize
+from coder_jax.encoding.vector_files import kept_folder
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.process import quiet
+from data_pipeline.flags import parsed
+from data_pipeline.process import BadInput, quiet
 
 
 def test_no_verb_imports_another(repo):
@@ -32,23 +35,23 @@ def test_no_verb_imports_another(repo):
             assert not names & verbs, f"{path.name}:{node.lineno}"
 
 
-def parsed(*words, **options):
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    encoder_arguments.add_model_arguments(parser, **options)
-    encoder_arguments.add_dictionary_choices(parser)
-    return parser.parse_args([*words])
+@dataclass(frozen=True, kw_only=True)
+class Options(encoder_arguments.EncodingOptions, encoder_arguments.DictionaryOptions):
+    """Of a verb without an argument behind its flags."""
 
 
 def test_an_encoder_s_own_settings_are_the_default():
-    args = parsed("--model", "m")
-    assert (args.model, args.pooling, args.cleaning, args.max_length) == ("m", None, None, None)
-    assert (args.attend_padding, args.dtype) == (None, "float32")
-    assert (args.dictionary_languages, args.dictionary_sources) == (None, None)
-    assert parsed("--model", "m", "--pooling", "mean").pooling == "mean"
-    several = parsed("--model", "m", "--pooling", "mean", "cls", several_poolings=True)
-    assert several.pooling == ["mean", "cls"]
-    with pytest.raises(argparse.ArgumentError, match="invalid choice: 'max'"):
-        parsed("--model", "m", "--pooling", "max")
+    options, _ = parsed(Options, [])
+    assert (options.cleaning, options.max_length, options.attend_padding) == (None, None, False)
+    assert (options.dtype, options.dictionary_languages, options.dictionary_sources) == (
+        *("float32", (), ()),
+    )
+    several, _ = parsed(evaluate.OPTIONS, ["--pooling", "mean", "cls"])
+    assert several.poolings == ["mean", "cls"] and parsed(evaluate.OPTIONS, [])[0].poolings == [
+        None
+    ]
+    with pytest.raises(BadInput, match="--pooling: invalid choice: 'max'"):
+        parsed(evaluate.OPTIONS, ["--pooling", "max"])
 
 
 def test_what_of_a_dictionary_is_taken():
@@ -56,7 +59,7 @@ def test_what_of_a_dictionary_is_taken():
     languages, sources, types = flags
 
     def chosen(*words):
-        return encoder_arguments.dictionary_choices(parsed("--model", "m", *words))
+        return parsed(Options, words)[0].choices()
 
     assert chosen() == {"languages": None, "sources": None, "types": None}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
@@ -65,32 +68,39 @@ def test_what_of_a_dictionary_is_taken():
     name = "Element, Ion, or Isotope"
     assert chosen(types, name, "T047")["types"] == [name, "T047"], "its commas are its own"
     for empty in (",", "ENG,", ""):
-        with pytest.raises(argparse.ArgumentError, match="expected no empty value"):
-            parsed("--model", "m", languages, empty)
+        with pytest.raises(BadInput, match="expected no empty value"):
+            chosen(languages, empty)
 
 
 @pytest.mark.parametrize(("verb", "positional"), [("normalize", "mentions"), ("encode", "terms")])
 def test_a_choice_leaves_the_positional_argument_behind_it(verb, positional):
     command = importlib.import_module(f"coder_jax.commands.{verb}")
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    command.add_arguments(parser)
     words = ["--model", "m", "--dictionary", "d", *(["--out", "o.npy"] if verb == "encode" else [])]
     for flag, value in (
         ("--dictionary-languages", "ENG,FRE"),
         ("--dictionary-sources", "MSH"),
         ("--semantic-types", "Disease or Syndrome"),
     ):
-        args = parser.parse_args([*words, flag, value, "list.txt"])
-        assert getattr(args, positional) == "list.txt"
-        assert getattr(args, flag[2:].replace("-", "_")) == value.split(",")
+        options, _ = parsed(command.OPTIONS, [*words, flag, value, "list.txt"])
+        assert getattr(options, positional) == "list.txt"
+        assert getattr(options, flag[2:].replace("-", "_")) == tuple(value.split(","))
+
+
+def test_several_models_stand_behind_one_flag_or_each_behind_its_own():
+    several, _ = parsed(evaluate.OPTIONS, ["--model", "a", "b", "--seed", "1"])
+    assert several.models == ("a", "b") and several.kinds.seed == 1
+    words = ["--model", "a", "--model", "b", "--ranker", "c", "d", "--no-cache", "list.txt"]
+    each, _ = parsed(normalize.OPTIONS, words)
+    assert (each.models, each.ranker, each.mentions) == (("a", "b"), ("c", "d"), "list.txt")
+    assert each.no_cache
 
 
 def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):
     from tiny_bert import write_model
 
     write_model(tmp_path, 0)
-    args = parsed("--model", str(tmp_path), "--max-length", "7", "--cleaning", "paper")
-    encoder = encoder_arguments.load_encoder(args, "mean")
+    options, _ = parsed(Options, ["--max-length", "7", "--cleaning", "paper"])
+    encoder = encoder_arguments.load_encoder(str(tmp_path), "mean", options)
     assert (encoder.settings.pooling, encoder.settings.max_length) == ("mean", 7)
     assert encoder.settings.cleaning == "paper"
     printed = capsys.readouterr()
@@ -104,20 +114,20 @@ def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):
     from coder_jax.systems.recipes import RECIPES
 
     write_model(tmp_path, 0)
-    args = parsed("--model", str(tmp_path), "--dtype", "auto")
+    options, _ = parsed(Options, ["--dtype", "auto"])
     for backend, dtype in (("cpu", "float32"), ("gpu", "bfloat16")):
         monkeypatch.setattr("jax.default_backend", lambda backend=backend: backend)
-        assert encoder_arguments.load_encoder(args, None).bert.dtype == dtype
+        assert encoder_arguments.load_encoder(str(tmp_path), None, options).bert.dtype == dtype
         assert RECIPES["small"]().system.resolved().model.dtype == dtype
 
 
-def test_vectors_are_kept_unless_told_otherwise(monkeypatch):
-    parser = argparse.ArgumentParser()
-    monkeypatch.setenv("CODER_JAX_CACHE", "/somewhere")
-    encoder_arguments.add_cache_argument(parser)
-    assert parser.parse_args([]).cache and not parser.parse_args(["--no-cache"]).cache
-    told = " ".join(parser.format_help().split())
-    for part in ("2,000 terms or more", "/somewhere/vectors", "CODER_JAX_CACHE_GB", "(10 if"):
+def test_vectors_are_kept_unless_told_otherwise(capsys):
+    kept = encoder_arguments.CacheOptions
+    assert not parsed(kept, [])[0].no_cache and parsed(kept, ["--no-cache"])[0].no_cache
+    with pytest.raises(SystemExit):
+        parsed(kept, ["--help-all"])
+    told = " ".join(capsys.readouterr().out.split())
+    for part in ("2,000 terms or more", f"{kept_folder()}", "CODER_JAX_CACHE_GB", "(10 if"):
         assert part in told
 
 

@@ -1,6 +1,5 @@
-"""The command `encode`: lines in, .npy out, messages, stops and kills, two hosts."""
+"""The command `encode`: its .npy file, messages, stops and kills, two hosts."""
 
-import argparse
 import io
 import json
 import os
@@ -26,6 +25,7 @@ from coder_jax.encoding.vector_files import TermList, hash_weights
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import read_dictionary
+from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput, Stopped, _stop_when_asked
 
 
@@ -38,9 +38,7 @@ def model(tmp_path_factory):
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    encode.add_arguments(parser)
-    return encode.run(parser.parse_args([str(argument) for argument in arguments]))
+    return encode.run(parsed(encode.OPTIONS, [str(argument) for argument in arguments])[0])
 
 
 def test_row_i_is_line_i(model, tmp_path, capsys):
@@ -157,7 +155,7 @@ def test_input_that_cannot_be_used(model, tmp_path):
         run("--model", model, "--out", out, terms, "--dictionary", terms)
     with pytest.raises(BadInput, match="--dictionary-languages: found 'ENG'; expected --dictio"):
         run("--model", model, "--out", out, terms, "--dictionary-languages", "ENG")
-    with pytest.raises(BadInput, match="--terms-per-chunk is 0; expected 1 or more"):
+    with pytest.raises(BadInput, match="--terms-per-chunk: found 0; expected 1 or more"):
         run("--model", model, "--out", out, terms, "--terms-per-chunk", "0")
     assert [path.name for path in tmp_path.iterdir()] == ["terms.txt"]
 
@@ -170,11 +168,9 @@ def test_the_terms_of_a_dataset_are_those_that_normalize_looks_among(tmp_path):
     data = build_dataset(
         BuildOptions(source=source, out=tmp_path / "data", tokenizer=tmp_path / "tokenizer")
     )
-    parser = argparse.ArgumentParser()
-    encode.add_arguments(parser)
     words = ["--model", "m", "--out", "o.npy", "--dictionary", str(data)]
     words += ["--dictionary-languages", "ENG", "--semantic-types", "T047"]
-    with encode._open_terms(parser.parse_args(words)) as terms:
+    with encode._open_terms(parsed(encode.OPTIONS, words)[0]) as (terms, cleaning):
         found = terms.chunk(0)
     assert found == read_dictionary(data, ["ENG"], types=["T047"], raw=True).terms
     assert "Heart disease (disorder)" in found and "Limb pain" not in found

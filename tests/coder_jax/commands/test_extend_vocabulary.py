@@ -117,7 +117,7 @@ def test_it_can_be_trained_at_once(built, capsys):
         ("english.txt", ["--characters"], "found no character that"),
         ("english.txt", ["--min-frequency", "50"], "nothing to add"),
         ("english.txt", ["--pieces", "0"], "--pieces is 0; expected 1 to 1,000,000"),
-        ("english.txt", ["--min-frequency", "0"], "--min-frequency is 0; expected 1 or more"),
+        ("english.txt", ["--min-frequency", "0"], "--min-frequency: found 0; expected 1 or more"),
         ("english.txt", ["--languages", "FRE"], "expected a source that names languages"),
         ("table.tsv", ["--languages", "GER"], "GER"),
         ("absent.txt", [], "absent.txt"),

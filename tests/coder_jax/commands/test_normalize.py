@@ -1,6 +1,5 @@
 """The command `normalize`: TSV out, mentions from file or stdin, messages, pipes, stops."""
 
-import argparse
 import csv
 import io
 import signal
@@ -19,6 +18,7 @@ from coder_jax.commands import encode, normalize
 from coder_jax.encoding.encoder import EncodedDictionary
 from coder_jax.mapping.coded_list import CODED_COLUMNS
 from coder_jax.mapping.confidence import ALL, Cutoffs, CutoffTable, MeasuredRule
+from data_pipeline.flags import parsed
 from data_pipeline.process import TRY_AGAIN, BadInput, Stopped
 
 DICTIONARY = "term\tCUI\nheart attack\tC1\nmyocardial infarction\tC1\nrenal failure\tC2\npain\tC3\n"
@@ -39,7 +39,7 @@ def dictionary(tmp_path):
 
 
 def test_stopped_it_says_that_a_new_start_begins_anew(monkeypatch, capsys):
-    def stop(_: argparse.Namespace) -> int:
+    def stop(_: object) -> int:
         raise Stopped
 
     monkeypatch.setattr(normalize, "run", stop)
@@ -48,10 +48,9 @@ def test_stopped_it_says_that_a_new_start_begins_anew(monkeypatch, capsys):
 
 
 def run(model, dictionary, *arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    normalize.add_arguments(parser)
     common = ["--model", model, "--dictionary", dictionary]
-    return normalize.run(parser.parse_args([str(a) for a in (*common, *arguments)]))
+    words = [str(a) for a in (*common, *arguments)]
+    return normalize.run(parsed(normalize.OPTIONS, words)[0])
 
 
 def table_of(text: str) -> list[dict[str, str]]:
@@ -136,10 +135,8 @@ def test_vectors_that_were_encoded_before(model, dictionary, tmp_path, capsys, m
     mentions.write_text("acute pain\nheart\n")
     run(model, dictionary, mentions, "-k", "3")
     expected = capsys.readouterr().out
-    arguments = argparse.ArgumentParser()
-    encode.add_arguments(arguments)
     command = ["--model", model, "--dictionary", dictionary, "--out", vectors]
-    encode.run(arguments.parse_args([str(word) for word in command]))
+    encode.run(parsed(encode.OPTIONS, [str(word) for word in command])[0])
 
     def as_it_is(encoder, dictionary, *, progress):
         assert isinstance(dictionary, EncodedDictionary), "it is encoded again"
@@ -236,11 +233,9 @@ def run_of_normalize_tables(files, minilm_path, monkeypatch):
     """Runs the command on the list and returns the rows of coded.csv."""
 
     def run(*arguments, out="coded.csv", given="list.csv"):
-        parser = argparse.ArgumentParser()
-        normalize.add_arguments(parser)
         common = ["--model", minilm_path, "--dictionary", "terms.csv", "--out", out]
         words = [str(word) for word in (*common, *arguments, given)]
-        assert normalize.run(parser.parse_args(words)) == 0
+        assert normalize.run(parsed(normalize.OPTIONS, words)[0]) == 0
         if out.endswith(".csv"):
             content = io.StringIO((files / out).read_bytes().decode(), newline="")
             return list(csv.DictReader(content, delimiter=";"))

@@ -48,11 +48,16 @@ def test_the_whole_road(folder, capsys):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(train_command(folder, "data")) == 0
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    run("export", "--checkpoint", folder / "run", "--out", folder / "export", "--license", "mit")
+    heldout = folder / "data" / "heldout"
+    said = run(
+        *("export", "--checkpoint", folder / "run", "--out", folder / "export", "--license", "mit"),
+        *("--onnx", "--int8", "--heldout", heldout),
+    )
+    assert "ONNX Runtime" in said and "int8: cosine" in said
     card = (folder / "export" / "README.md").read_text()
     assert "license: mit" in card and "held-out terms, step 3" in card
+    assert "weights of eight bits" in card and "of the held-out names" in card
 
-    heldout = folder / "data" / "heldout"
     table = run(
         *("evaluate", "--model", folder / "export", "--benchmark", f"heldout={heldout}"),
         *("--json", folder / "scores.json"),
@@ -76,6 +81,9 @@ def test_the_whole_road(folder, capsys):
     run("encode", "--model", folder / "export", "--out", folder / "v.npy", folder / "terms.txt")
     vectors = np.load(folder / "v.npy")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    command = ("encode", "--model", folder / "export", "--backend", "onnx")
+    run(*command, "--out", folder / "onnx.npy", folder / "terms.txt")
+    np.testing.assert_allclose(np.load(folder / "onnx.npy"), vectors, atol=1e-5)
 
     printed = run(
         *("normalize", "--model", folder / "export", folder / "terms.txt"),

@@ -1,19 +1,19 @@
 """`train` as it is called: which settings it takes, and what it says."""
 
+import dataclasses
 import inspect
 import json
 import re
 import sys
 
 import pytest
-import tyro
 from tiny_bert import write_model
 from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
 from coder_jax.commands.train import _PURPOSES, parse
 from coder_jax.systems.recipes import RECIPES
-from coder_jax.training.system import Config, to_json
+from coder_jax.training.system import to_json
 from data_pipeline import process
 from data_pipeline.files.identity import differences
 from data_pipeline.process import BadInput
@@ -57,17 +57,38 @@ def test_every_recipe_has_a_purpose():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_all_help_names_every_flag_that_is_taken(name, capsys):
+    def values(part, prefix=""):
+        """The flags of a configuration and their values, by a walk of its own."""
+        found = {}
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            begins = f"{field.name}." if field.name in ("term", "relation") else ""
+            if dataclasses.is_dataclass(value):
+                found |= values(value, begins)
+            else:
+                flag = {"start": "from"}.get(field.name, field.name).replace("_", "-")
+                found[f"--{prefix}{flag}"] = value
+        return found
+
     config = RECIPES[name]()
-    with pytest.raises(SystemExit):
-        tyro.cli(Config[type(config.system)], args=["--help"], default=config)
-    boxed = re.compile(r"^\W? ?(--[a-z][\w.-]*)", re.MULTILINE)
-    taken = set(boxed.findall(capsys.readouterr().out))
+    taken = values(config)
+    del taken["--recipe"]
+    if name.startswith("mlnorm_classes"):  # its encoder is that of the run it starts from
+        for flag in ("--init", "--pooling", "--dropout", "--dtype"):
+            del taken[flag]
+    for flag, value in taken.items():
+        if value is None or value in ("", ()):
+            continue
+        words = [flag, *map(str, value if isinstance(value, tuple) else [value])]
+        if isinstance(value, bool):
+            words = [flag if value else f"--no-{flag[2:]}"]
+        assert parse(["--recipe", name, *words]) == config, flag
     with pytest.raises(SystemExit) as stop:
         parse(["--recipe", name, "--help-all"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
     shown = set(re.findall(r"^  (--[a-z][\w.-]*)", text, re.MULTILINE))
-    assert len(taken) > 30 and shown - {"--recipe", "--config"} == taken
+    assert len(taken) > 30 and shown - {"--recipe", "--config"} == taken.keys()
 
 
 def test_help_needs_no_recipe(capsys):
@@ -91,10 +112,11 @@ def test_help_of_a_recipe_is_what_its_author_wrote(name, capsys):
     assert "--recipe small_v1" not in text and "--learning-rate" in text
 
 
-def test_an_unknown_flag_gets_the_one_that_is_like_it(capsys):
-    with pytest.raises(SystemExit) as stop:
+def test_an_unknown_flag_gets_the_one_that_is_like_it():
+    with pytest.raises(BadInput, match="there is no option --stepz; did you mean --steps?"):
         parse(["--recipe", "small", "--stepz", "3"])
-    assert stop.value.code == 2 and "--steps INT" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="--steps: invalid int value: 'few' .*--recipe small --help"):
+        parse(["--recipe", "small", "--steps", "few"])
 
 
 def test_a_run_s_settings_come_back_and_flags_change_single_ones(run, tmp_path):

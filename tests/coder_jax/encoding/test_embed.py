@@ -136,7 +136,7 @@ def test_nothing_to_encode(bert, tokenizer):
 
 
 def test_a_length_beyond_the_positions_is_refused(bert, tokenizer):
-    with pytest.raises(BadInput, match="max_length is 65, but the encoder has 64 positions"):
+    with pytest.raises(BadInput, match="max-length. is 65, but the encoder has 64 positions"):
         embed_terms(bert, tokenizer, ["pain"], pooling="cls", max_length=65)
 
 

@@ -14,7 +14,7 @@ from coder_jax.evaluation.annotated_text import (
     _read_folds,
 )
 from coder_jax.evaluation.benchmark import Given
-from coder_jax.evaluation.benchmarks import read_benchmark, score, tables_of
+from coder_jax.evaluation.benchmarks import options_with, read_benchmark, score, tables_of
 from coder_jax.evaluation.name_pairs import JACCARD, SAME_WORDS, WMD
 from coder_jax.evaluation.record import read_records, write_records
 from coder_jax.evaluation.vectors import EncodedTerms
@@ -59,7 +59,9 @@ def vectors_by_angle():
 
 def read(files, **options):
     dictionary = read_dictionary(files / "medic.txt")
-    return read_benchmark("my ncbi", files / "test.txt", dictionary=dictionary, **options)
+    return read_benchmark(
+        "my ncbi", files / "test.txt", dictionary=dictionary, options=options_with(**options)
+    )
 
 
 def test_the_record_by_hand(files, tmp_path):
@@ -133,7 +135,7 @@ def test_word_movers_stand_beside_vectors_of_words_alone(files):
     with pytest.raises(BadInput, match="--wmd: found --vectors-of names; expected vectors of wor"):
         run(*asked, "--vectors-of", "names")
     with pytest.raises(BadInput, match="--wmd: found no vectors of words; expected --vectors-of"):
-        score(read(files), vectors_by_angle(), ENCODER, wmd=True)
+        score(read(files), vectors_by_angle(), ENCODER, options_with(wmd=True))
 
 
 def test_two_results_are_compared(files, capsys):
@@ -206,7 +208,7 @@ MEDIC_TEXT_MENTIONS = (
 
 def given(write, dictionary=MEDIC_TEXT_MENTIONS, text=TEST, **options):
     searched = read_dictionary(write("medic.txt", dictionary))
-    return Given("toy", write("test.txt", text), searched, options=options)
+    return Given("toy", write("test.txt", text), searched, options=options_with(**options))
 
 
 def test_what_the_mentions_are(write):

@@ -1,8 +1,10 @@
 """The protocol: what a path shows to the kinds of benchmarks, and how flags are named."""
 
+from dataclasses import dataclass
+
 import pytest
 
-from coder_jax.evaluation.benchmark import Benchmark, Flag, Found
+from coder_jax.evaluation.benchmark import Benchmark, Found, Options
 from data_pipeline.process import BadInput
 
 
@@ -32,9 +34,13 @@ def test_what_a_folder_holds(write, tmp_path):
     assert not found.holds("x.txt") and not found.holds("z.txt"), "a folder is no file"
 
 
-def test_the_option_of_a_flag():
-    assert Flag("--only-these-types", "").option == "only_these_types"
-    assert Flag("--k", "").option == "k"
+def test_a_kind_reads_its_own_options_or_their_defaults():
+    @dataclass(frozen=True, kw_only=True)
+    class Own(Options):
+        margin: float = 0.5
+
+    assert Own(margin=1).of(Own).margin == 1
+    assert Options(seed=3).of(Own) == Own(margin=0.5, seed=3)
 
 
 def test_a_kind_that_leaves_something_out_cannot_be_used():

@@ -1,6 +1,7 @@
 """All kinds of benchmarks: which one a path is of, options, and each message for bad input."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -12,8 +13,6 @@ from coder_jax.evaluation.annotated_text import AnnotatedText
 from coder_jax.evaluation.benchmarks import (
     BENCHMARKS,
     _makers_of_tables,
-    all_flags,
-    flags_by_heading,
     kind_of,
     options_with,
     print_records,
@@ -27,13 +26,14 @@ from coder_jax.evaluation.given_groups import Quaero
 from coder_jax.evaluation.links import LinkBenchmark
 from coder_jax.evaluation.mantra import Mantra
 from coder_jax.evaluation.name_pairs import Coverage
-from coder_jax.evaluation.normalization import Folds, Mentions, XlBel
+from coder_jax.evaluation.normalization import Folds, Mentions, NormalizationOptions, XlBel
 from coder_jax.evaluation.record import EvaluationRecord, VectorFileProtocol
 from coder_jax.evaluation.relations import RelationBenchmark
 from coder_jax.evaluation.results import Row
 from coder_jax.evaluation.several_concepts import MultipleNames
 from coder_jax.evaluation.similarity import SimilarityBenchmark
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput
 
 DICTIONARY = Dictionary(["pain", "ache", "fever"], ["C1", "C1", "C2"], "toy")
@@ -194,18 +194,20 @@ def test_which_paths_bring_a_dictionary_along(write, tmp_path):
     assert not brings("q.xml", "Medline_GSC_fr_man.xml") and not brings("data", "manifest.json")
 
 
-def test_options_have_the_defaults_of_their_flags():
-    assert options_with({}) == {
-        **{"seed": 0, "k": None, "types": [], "neighbours": None, "epochs": 50},
+def test_options_have_the_defaults_of_their_flags(capsys):
+    assert dataclasses.asdict(options_with()) == {
+        **{"seed": 0, "k": (), "types": (), "neighbours": None, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
-        **{"threshold": [], "semantic_groups": [], "count_as": "mlnorm", "given_groups": False},
-        **{"split": "test", "exact_match": [], "wmd": False},
+        **{"threshold": (), "semantic_groups": (), "count_as": "mlnorm", "given_groups": False},
+        **{"split": "test", "exact_match": (), "wmd": False},
     }
-    assert options_with({"k": [2]})["k"] == [2]
-    with pytest.raises(ValueError, match="found the options .'ks'.; expected some of .'seed', "):
-        options_with({"ks": [2]})
-    names = {heading: [f.name for f in flags] for heading, flags in flags_by_heading().items()}
-    assert names == {
+    assert options_with(k=(2,)).k == (2,)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'ks'"):
+        options_with(ks=(2,))
+    with pytest.raises(SystemExit):
+        parsed(evaluate.OPTIONS, ["--help-all"])
+    shown = capsys.readouterr().out
+    for heading, flags in {
         "mentions and terms": ["--k", "--predictions"],
         "mentions with semantic groups": [
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
@@ -214,8 +216,9 @@ def test_options_have_the_defaults_of_their_flags():
         "names": ["--exact-match", "--wmd"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
-    }
-    assert [flag.name for flag in all_flags()] == [one for under in names.values() for one in under]
+    }.items():
+        (group,) = re.findall(rf"^{heading}:\n((?:  .*\n)+)", shown, re.MULTILINE)
+        assert re.findall(r"^  (--[a-z-]+)", group, re.MULTILINE) == flags
 
 
 def test_help_tells_of_every_kind():
@@ -280,7 +283,7 @@ def test_published_rows_stand_below_ours_and_are_marked(capsys):
         counts={"train": 4, "test": 2, "labels": 2, "unseen": 0, "missing": 0, "unnamed": 0},
         scoring={"features": "fine-tuned"},
     )
-    print_records([relations, concepts, record], k=[1])
+    print_records([relations, concepts, record], NormalizationOptions(k=(1,)))
     blocks = [block.splitlines() for block in capsys.readouterr().out.split("\n\n")]
     assert [block[0].split()[0] for block in blocks] == ["MANTRA", "MCSM", "relation"]
     mantra, mcsm, ddbrc = blocks

@@ -13,6 +13,7 @@ from coder_jax.evaluation.case_studies import (
     _case_study_record,
     _nearest_terms,
 )
+from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.record import VectorFileProtocol
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
@@ -58,7 +59,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     assert listing[2]["missing"] and listing[2]["nearest"] == []
     record = _case_study_record(study, listing, ENCODER)
     assert record.counts == {"terms": 3, "missing": 1}
-    print_records([record], k=[1])
+    print_records([record], NormalizationOptions(k=(1,)))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["Dorsalgie", "(French)", "back", "pain", "0.995", "C1"] + (
         ["mean", "of", "words"]

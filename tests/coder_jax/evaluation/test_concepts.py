@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
 
-from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.concepts import (
     ConceptSet,
     _concept_similarity_record,
@@ -35,7 +35,7 @@ def test_lists_that_cannot_be_used(tmp_path, content, types, message):
     path = tmp_path / "c.tsv"
     path.write_text(content)
     with pytest.raises(BadInput, match=message):
-        read_benchmark("toy", path, types=types)
+        read_benchmark("toy", path, options=options_with(types=types))
 
 
 def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_concept_list(tmp_path):
     assert benchmark.keys("terms") == ["pain", "cough", "fever", "neuron"]
     assert list(benchmark.of_type) == list(MCSM_TYPES), "the papers' six"
     assert benchmark.of_type["Finding"].tolist() == [True, True, False, False]
-    chosen = read_benchmark("toy", path, types=["T184 Sign or Symptom"])
+    chosen = read_benchmark("toy", path, options=options_with(types=["T184 Sign or Symptom"]))
     assert {name: mask.tolist() for name, mask in chosen.of_type.items()} == {
         "Sign or Symptom": [True, False, True, False]
     }

@@ -10,6 +10,7 @@ from chosen_answers import ANSWERS, DICTIONARY, OF_CONCEPT, Chosen
 from evaluating import ENCODER, records_in, run
 from quaero_corpus import write_quaero
 
+from coder_jax.evaluation.benchmark import Options
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.comparison import compare_files
 from coder_jax.evaluation.given_groups import (
@@ -42,10 +43,9 @@ def corpus(tmp_path):
 
 
 def scored(corpus, normalizer=None, read=None, **options):
-    chosen = {name: value for name, value in options.items() if name == "semantic_groups"}
-    benchmark = read_benchmark("quaero", corpus, **chosen, **(read or {}))
-    normalizer = normalizer or Chosen(ANSWERS)
-    return benchmark.score_normalizer(normalizer, ENCODER, options_with(options))
+    chosen = options_with(**options)
+    benchmark = read_benchmark("quaero", corpus, options=chosen, **(read or {}))
+    return benchmark.score_normalizer(normalizer or Chosen(ANSWERS), ENCODER, chosen)
 
 
 def test_a_set_by_hand(corpus):
@@ -104,12 +104,14 @@ def test_groups_that_are_chosen(corpus):
     record = scored(corpus, semantic_groups=["ANAT"])
     assert record.folds["EMEA 2015"]["counts"]["gold"] == 1
     assert record.scoring["semantic_groups"] == ["ANAT"]
-    searched = read_benchmark("q", corpus, dictionary=DICTIONARY, semantic_groups=["ANAT"])
+    searched = read_benchmark(
+        "q", corpus, dictionary=DICTIONARY, options=options_with(semantic_groups=["ANAT"])
+    )
     assert searched.dictionary.terms == ["liver", "sinus"]
     with pytest.raises(
         BadInput, match="found no mentions of the semantic groups LIVB with a CUI in"
     ):
-        read_benchmark("q", corpus, semantic_groups=["LIVB"])
+        read_benchmark("q", corpus, options=options_with(semantic_groups=["LIVB"]))
 
 
 def test_retired_cuis(corpus):
@@ -162,7 +164,7 @@ def test_hash_is_of_mentions_groups_and_notes(corpus):
 
 def test_table(corpus):
     records = [scored(corpus, threshold=[0.9]), scored(corpus, Chosen({}))]
-    header, rows = Quaero.table(records, {})
+    header, rows = Quaero.table(records, Options())
     cells = [dict(zip(header, row.cells, strict=True)) for row in rows]
     labels = [one["semantic group given"] for one in cells]
     leaflet = labels[: labels.index("quaero MEDLINE 2015")]
@@ -179,7 +181,7 @@ def test_table(corpus):
     assert distant.published == "MLNorm, table 3" and "76.5" in distant.cells
     assert "MLNorm S1, French only" in papers and "2019AB" in str(list(papers))
     # Papers searched the whole UMLS: not beside what is restricted to some groups.
-    header, rows = Quaero.table([scored(corpus, semantic_groups=["DISO"])], {})
+    header, rows = Quaero.table([scored(corpus, semantic_groups=["DISO"])], Options())
     assert not any(row.published for row in rows)
     assert rows[0].cells[0] == "quaero EMEA 2015, DISO"
 
@@ -217,7 +219,7 @@ def corpus_of_answers(tmp_path):
 
 def scored_of_answers(corpus, answers, dictionary=None, **options):
     benchmark = read_benchmark("quaero", corpus, dictionary=dictionary)
-    return benchmark.score_normalizer(Chosen(answers), ENCODER, options_with(options))
+    return benchmark.score_normalizer(Chosen(answers), ENCODER, options_with(**options))
 
 
 def rows_of(path):

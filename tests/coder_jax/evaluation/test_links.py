@@ -9,6 +9,7 @@ from tiny_build import write_tokenizer
 from tiny_rrf import write_release
 
 from coder_jax.evaluation import links as link_prediction
+from coder_jax.evaluation.benchmark import Options
 from coder_jax.evaluation.benchmarks import read_benchmark
 from coder_jax.evaluation.links import (
     LinkBenchmark,
@@ -60,13 +61,13 @@ def test_scores_stand_beside_those_of_the_cosine():
         **{"scores": {name: i / 10 for i, name in enumerate(names, 1)}, "counts": counts},
         **{"scoring": {}, "encoder": ENCODER},
     )
-    header, (row,) = LinkBenchmark.table([record], {})
+    header, (row,) = LinkBenchmark.table([record], Options())
     shown = dict(zip(header, row.cells, strict=True))
     assert (shown["triplets"], shown["no relation"], "missing" in shown) == ("4,321", "1", False)
     assert [shown[name] for name in ("MRR", "Hits@1", "Hits@10")] == ["10.00", "20.00", "30.00"]
     assert [shown[f"cosine {name}"] for name in ("MRR", "Hits@1")] == ["40.00", "50.00"]
     some = dataclasses.replace(record, counts=counts | {"missing": 3})
-    header, (_, row) = LinkBenchmark.table([record, some], {})
+    header, (_, row) = LinkBenchmark.table([record, some], Options())
     assert row.cells[header.index("missing")] == "3"
 
 

@@ -9,7 +9,8 @@ import pytest
 from evaluating import ENCODER, records_in, run
 from mantra_corpus import DICTIONARY, XML, write_brat
 
-from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.benchmark import Options
+from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.mantra import (
     _MEASURES,
     Mantra,
@@ -70,7 +71,9 @@ def test_one_cui_per_mention(brat, tmp_path):
     assert record.folds["Medline fr"]["scores"] == pytest.approx(expected)
     assert record.scores == pytest.approx(expected), "English is not in the mean"
     assert record.counts["folds"] == 1
-    header, (row, released, *_) = Mantra.table([dataclasses.replace(record, encoder=ENCODER)], {})
+    header, (row, released, *_) = Mantra.table(
+        [dataclasses.replace(record, encoder=ENCODER)], Options()
+    )
     cells = dict(zip(header, released.cells, strict=True))
     assert released.cells[0] == "mantra, hits per pair (released code)"
     score = {name: cell.partition(" ±")[0] for name, cell in cells.items()}
@@ -307,7 +310,7 @@ def brat_of_mantra(tmp_path):
 
 
 def test_a_mention_is_asked_for_in_each_of_its_groups(brat_of_mantra):
-    (one,) = read_benchmark("mantra", brat_of_mantra, given_groups=True).sets
+    (one,) = read_benchmark("mantra", brat_of_mantra, options=options_with(given_groups=True)).sets
     assert one.name == "Medline fr" and one.without_note == 0 and one.majority is None
     assert list(zip(one.texts, one.groups, one.gold, strict=True)) == [
         ("Douleur", "DISO", ("C0000001",)),
@@ -315,25 +318,29 @@ def test_a_mention_is_asked_for_in_each_of_its_groups(brat_of_mantra):
         ("main", "PROC", ("C0000009",)),
     ]
     (chosen,) = read_benchmark(
-        "mantra", brat_of_mantra, given_groups=True, semantic_groups=["ANAT"]
+        "mantra", brat_of_mantra, options=options_with(given_groups=True, semantic_groups=["ANAT"])
     ).sets
     assert chosen.texts == ["main"]
     with pytest.raises(
         BadInput, match="found no mentions of the semantic groups LIVB; give others"
     ):
-        read_benchmark("mantra", brat_of_mantra, given_groups=True, semantic_groups=["LIVB"])
+        read_benchmark(
+            "mantra",
+            brat_of_mantra,
+            options=options_with(given_groups=True, semantic_groups=["LIVB"]),
+        )
 
 
 def test_groups_of_xml(tmp_path):
     path = tmp_path / "Medline_GSC_fr_man.xml"
     path.write_text(XML)
-    (one,) = read_benchmark("mantra", path, given_groups=True).sets
+    (one,) = read_benchmark("mantra", path, options=options_with(given_groups=True)).sets
     assert (one.texts, one.groups) == (["Douleur", "main", "Toux"], ["DISO", "ANAT", "DISO"])
     path.write_text(XML.replace('grp="DISO">Toux', ">Toux"))
     with pytest.raises(
         BadInput, match="found no semantic group of C0000002, the mention 'Toux' in"
     ):
-        read_benchmark("mantra", path, given_groups=True)
+        read_benchmark("mantra", path, options=options_with(given_groups=True))
 
 
 def test_notes():
@@ -344,7 +351,10 @@ def test_notes():
 
 def test_the_real_corpus_of_mantra(shared_data):
     path = shared_data / "benchmarks" / "mantra_gsc" / "Mantra-GSC-brat.zip"
-    sets = {one.name: one for one in read_benchmark("mantra", path, given_groups=True).sets}
+    sets = {
+        one.name: one
+        for one in read_benchmark("mantra", path, options=options_with(given_groups=True)).sets
+    }
     french = [sets[f"{one} fr"] for one in ("EMEA", "Medline", "Patent")]
     assert sum(len(cuis) for one in french for cuis in one.gold) == 1052
 

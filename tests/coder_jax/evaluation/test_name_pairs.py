@@ -12,7 +12,7 @@ from evaluating import ENCODER
 from gensim.models import KeyedVectors
 
 from coder_jax.evaluation.annotated_text import Pair, SearchedNames, _with_exact_matches
-from coder_jax.evaluation.benchmarks import read_benchmark, score, tables_of
+from coder_jax.evaluation.benchmarks import options_with, read_benchmark, score, tables_of
 from coder_jax.evaluation.name_pairs import (
     _FARTHEST,
     Cosine,
@@ -84,7 +84,7 @@ def test_the_record_and_its_table_by_hand(tmp_path):
     benchmark = read_benchmark("mine", write(tmp_path, rows_of(NAMES, CONCEPTS)))
     angles = np.deg2rad([0, 10, 25, 32, 60])
     vectors = vectors_of(NAMES, np.stack([np.cos(angles), np.sin(angles)], axis=1))
-    record = score(benchmark, vectors, ENCODER, k=[2, 1])
+    record = score(benchmark, vectors, ENCODER, options_with(k=(2, 1)))
     # k = 1: 1/2, 1/2, 0 (the kidney stone is nearer), 0, 1. k = 2: 1, 1, 1/2 (one of the two), 0, 1
     assert record.scores == pytest.approx({"coverage@1": 2 / 5, "coverage@2": 3.5 / 5})
     # Words: "of the" are none, so the two first are one; each shares a word with the third.

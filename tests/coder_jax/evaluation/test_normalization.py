@@ -62,7 +62,7 @@ def test_record_names_the_whole_protocol():
     assert record.scoring["acc@k"] == "k concepts"
     of_xl_bel = record_of(made_of=XlBel)
     assert of_xl_bel.scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
-    header, (row, *_) = Mentions.table([record], {"k": [1]})
+    header, (row, *_) = Mentions.table([record], options_with(k=(1,)))
     assert row.cells[header.index("folds")] == "2"
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")
@@ -405,7 +405,7 @@ def test_the_answer_is_the_nearest_of_all_term_by_term():
 
 def test_what_a_record_keeps(tmp_path):
     vectors, benchmark = Angles(), toy(["ENG", "ENG", "", "FRE"])
-    options = options_with({"predictions": tmp_path})
+    options = options_with(predictions=tmp_path)
     record = benchmark.score(vectors, ENCODER, options)
     kept = record.answers
     assert kept.ranks == {"": "1 1+1 - 2"}
@@ -417,7 +417,7 @@ def test_what_a_record_keeps(tmp_path):
     assert set(record.intervals) == {"acc@1", "acc@3", "acc@5", "mrr"}
     sure = record.unreachable.intervals_of_reachable
     assert sure["mrr"][0] > record.intervals["mrr"][0], "the unreachable one is left out"
-    plain = benchmark.score(Angles(), ENCODER, options_with({}))
+    plain = benchmark.score(Angles(), ENCODER, options_with())
     assert plain.answers == dataclasses.replace(kept, predictions={})
     assert (plain.scores, plain.answers.predictions) == (record.scores, {})
 
@@ -590,7 +590,7 @@ def test_scores_are_those_of_evaluate(tmp_path, minilm_path):
 
 
 def test_a_dataset_without_held_out_terms(tmp_path):
-    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or use"):
+    with pytest.raises(BadInput, match="has no held-out terms; build it with --hold-out, or give"):
         HeldOut(tmp_path, MANIFEST, "mean", 99)
 
 

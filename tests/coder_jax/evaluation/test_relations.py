@@ -5,6 +5,7 @@ import pytest
 from evaluating import ENCODER
 
 from coder_jax.evaluation import relation_classifiers
+from coder_jax.evaluation.benchmark import Options
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.relation_classifiers import (
     ClassifierSettings,
@@ -57,7 +58,7 @@ def test_each_vectors_have_their_training(benchmark, monkeypatch, features, made
     monkeypatch.setattr(relation_classifiers, "fine_tune", noted("encoder"))
     monkeypatch.setattr(relation_classifiers, "fine_tune_table", noted("table"))
     vectors = EncodedTerms(None, [], None) if made == "encoded" else concept_vectors()
-    options = options_with({"features": features, "epochs": 7, "seed": 3})
+    options = options_with(features=features, epochs=7, seed=3)
     record = benchmark.score(vectors, ENCODER, options)
     ((name, training),) = called
     kind = "encoder" if made == "encoded" else "table"
@@ -76,7 +77,7 @@ def test_vectors_that_cannot_be_trained_along(benchmark):
         keyed_by = "concepts"
 
     with pytest.raises(ValueError, match="expected an encoder or a file's to fine-tune"):
-        benchmark.score(Fixed(), ENCODER, options_with({"features": "fine-tuned"}))
+        benchmark.score(Fixed(), ENCODER, options_with(features="fine-tuned"))
 
 
 @pytest.mark.parametrize("features", ["frozen", "fine-tuned"])
@@ -86,7 +87,7 @@ def test_the_accuracy_stands_under_what_was_trained(benchmark, features):
     result = relation_classifiers.RelationResult(scores, {}, counts, 0.1)
     training = relation_classifiers.TABLE_TRAINING
     record = relation_classifiers.relation_record(benchmark, result, features, training, ENCODER)
-    header, (row,) = RelationBenchmark.table([record], {})
+    header, (row,) = RelationBenchmark.table([record], Options())
     shown = dict(zip(header, row.cells, strict=True))
     other = {"frozen": "fine-tuned", "fine-tuned": "frozen"}[features]
     assert (shown[features], shown[other], shown["macro F1"]) == ("25.00", "", "50.00")
@@ -160,7 +161,7 @@ def test_a_label_that_no_training_pair_has_counts_as_wrong_unless_predicted(tmp_
         assert result.scores["accuracy"] == accuracy
     record = relation_record(benchmark, result, "frozen", ClassifierSettings(), ENCODER)
     assert (record.counts["unseen"], record.counts["labels"]) == (1, 3)
-    header, (row, *_) = RelationBenchmark.table([record], {})
+    header, (row, *_) = RelationBenchmark.table([record], Options())
     assert row.cells[header.index("unseen")] == "1"
     assert row.cells[header.index("frozen")] == "50.00 ±50.0", "one of two pairs"
 

@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from coder_jax.evaluation.benchmarks import print_records, read_benchmark
+from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.record import VectorFileProtocol, write_records
 from coder_jax.evaluation.similarity import (
     SimilarityBenchmark,
@@ -54,7 +55,7 @@ def test_equal_values_have_no_correlation(tmp_path, capsys):
     )
     record = _similarity_record(benchmark, result, encoder)
     write_records(tmp_path / "out.json", [record])
-    print_records([record], k=[1])
+    print_records([record], NormalizationOptions(k=(1,)))
     assert "undefined (all values are equal)" in capsys.readouterr().out
 
 

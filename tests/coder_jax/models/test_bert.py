@@ -406,9 +406,9 @@ def test_what_differs_from_bert_in_a_config(folder):
     assert (config.first_position, config.longest_term, config.max_positions) == (2, 64, 66)
     short = {k: v for k, v in config.to_hf().items() if k != "pad_token_id"}
     assert BertConfig.from_hf(short) == config, "1, where a file leaves it out"
-    with pytest.raises(BadInput, match="max_length is 65, but the encoder has 64 positions"):
+    with pytest.raises(BadInput, match="max-length. is 65, but the encoder has 64 positions"):
         TermEncoder.from_pretrained(folder, max_length=65).encode(["pain"])
-    with pytest.raises(BadInput, match="attend_padding is for .* CODER .* found xlm-roberta"):
+    with pytest.raises(BadInput, match="--attend-padding. is for .* CODER .* found xlm-roberta"):
         TermEncoder.from_pretrained(folder, attend_padding=True)
 
 

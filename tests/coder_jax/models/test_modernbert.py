@@ -232,7 +232,7 @@ def test_a_masked_language_model_s_file(folder, bert, tmp_path):
 def test_what_it_does_not_have_is_refused(folder, bert):
     with pytest.raises(BadInput, match="'pooler' needs the weights pooler.dense.*'cls' or 'mean'"):
         TermEncoder.from_pretrained(folder, "pooler")
-    with pytest.raises(BadInput, match="attend_padding is for .* CODER .* found modernbert"):
+    with pytest.raises(BadInput, match="--attend-padding. is for .* CODER .* found modernbert"):
         TermEncoder.from_pretrained(folder, attend_padding=True)
     with pytest.raises(ValueError, match="a ModernBERT has none"):
         abstract_bert(bert.config, pooler=True)

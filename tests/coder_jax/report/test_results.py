@@ -6,6 +6,7 @@ import pytest
 from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import print_records
+from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.record import (
     Answers,
     EvaluationRecord,
@@ -62,7 +63,7 @@ def test_tables_have_the_papers_rows_marked(tmp_path, capsys):
     assert published["CODER_ENG", "CODER, table 1"][5] == "59.77"
     assert [(row.cells[0], row.encoder, row.published) for row in own] == [("own", "ours", "")]
     assert result_tables([]) == []
-    print_records(records, k=[1])
+    print_records(records, NormalizationOptions(k=(1,)))
     printed = capsys.readouterr().out
     assert "cadec: CODER_ENG (published, CODER, table 1)" in printed
 

@@ -327,7 +327,7 @@ def test_messages_of_coder_v1(flags, message):
 def test_the_recipe_chooses_the_system():
     system = parse(["--recipe", "coder_v1_eng", "--transe-margin", "2"]).system
     assert isinstance(system, CoderV1System) and system.transe_margin == 2.0
-    with pytest.raises(SystemExit):
+    with pytest.raises(BadInput, match="there is no option --transe-margin"):
         parse(["--recipe", "coder_eng", "--transe-margin", "2"])
 
 

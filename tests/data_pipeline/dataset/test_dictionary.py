@@ -1,14 +1,20 @@
 """A dataset folder, built from a tiny UMLS release, as the dictionary that is searched."""
 
+import functools
 import gzip
+import hashlib
+import http.server
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import polars as pl
 import pytest
 import tiny_bert
 from tiny_build import manifest_of
+from tiny_ontology import write_ontology
+from tiny_rf2 import loinc_files, rf2_files, write_files
 from tiny_rrf import write_release
 
 from data_pipeline.build_dataset.build import build_dataset
@@ -210,12 +216,12 @@ def test_concepts_of_some_types(folder, tmp_path):
             read_dictionary(path, ["FRE"], types=["T184"])
     assert "semantic_types" not in read_dictionary(folder).description
     alone = shutil.copy(mrconso, tmp_path)
-    with pytest.raises(BadInput, match="--semantic-types T047: found no MRSTY.RRF beside"):
+    with pytest.raises(BadInput, match="--semantic-types T047: .* nor a MRSTY.RRF beside it"):
         read_dictionary(alone, types=["T047"])
     packed = gzip.compress(mrconso.with_name("MRSTY.RRF").read_bytes())
     (tmp_path / "MRSTY.RRF.gz").write_bytes(packed)
     assert read_dictionary(alone, types=["T047"]).concept_set == heart
-    with pytest.raises(BadInput, match="--semantic-types T047; expected a dataset folder or"):
+    with pytest.raises(BadInput, match="--semantic-types T047; expected a dataset folder, a"):
         read_dictionary(tmp_path / "terms.tsv", types=["T047"])
 
 
@@ -283,12 +289,12 @@ def test_the_terms_of_a_release(tmp_path):
     with pytest.raises(BadInput, match="--dictionary-concepts-of MDR: no term .*; it has MSH, "):
         read_dictionary(mrconso, concepts_of=["MDR"])
     with pytest.raises(
-        BadInput, match="--dictionary-concepts-of MSH; expected a dataset folder or the"
+        BadInput, match="--dictionary-concepts-of MSH; expected a dataset folder, a release"
     ):
         read_dictionary(tmp_path / "terms.tsv", concepts_of=["MSH"])
     with pytest.raises(BadInput, match="--dictionary-sources MDR: no term .* has it; it has MSH"):
         read_dictionary(mrconso, None, ["MDR"])
-    with pytest.raises(BadInput, match="--dictionary-sources MSH; expected a dataset folder or"):
+    with pytest.raises(BadInput, match="--dictionary-sources MSH; expected a dataset folder, a"):
         read_dictionary(tmp_path / "terms.tsv", None, ["MSH"])
 
 
@@ -313,11 +319,11 @@ def test_folds_that_share_a_dictionary_are_described_by_it():
 
 
 def test_dictionaries_that_cannot_be_used(write, tmp_path):
-    message = "a folder without manifest.json; expected a dictionary: a TSV .* or the MRCONSO.RRF"
+    message = "a folder without manifest.json; expected a dictionary: a TSV .* an ontology"
     with pytest.raises(BadInput, match=message):
         read_dictionary(tmp_path)
     path = write("d.tsv", "pain\tC1\n")
-    message = "found --dictionary-languages ENG; expected a dataset folder or the MRCONSO.RRF"
+    message = "found --dictionary-languages ENG; expected a dataset folder, a release or an"
     with pytest.raises(BadInput, match=message):
         read_dictionary(path, ["ENG"])
     with pytest.raises(BadInput, match="d.tsv:1: found 3 columns; expected 2: term<TAB>CUI"):
@@ -676,3 +682,101 @@ def test_rows_of_today_are_read_as_they_were(write):
     text = "".join(f"{term}\t{concept}\n" for term, concept in [("string", "code"), *rows])
     assert rows_of(read_dictionary(write("d.csv", text))) == rows
     assert rows_of(read_dictionary(write("d.csv", text.split("\n", 1)[1]))) == rows
+
+
+# -------------------------------------------------------------------------------------------------
+# Ontologies and releases as they come, and files on the web.
+
+
+def everything(dictionary):
+    concepts = sorted(dictionary.concept_set)
+    rows = zip(dictionary.terms, dictionary.concepts, dictionary.languages, strict=True)
+    return sorted(rows), [dictionary.about(concept) for concept in concepts]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Of each kind, one that was not built."""
+    folder = tmp_path_factory.mktemp("sources")
+    release = write_release(folder / "2020AA" / "META")
+    return {
+        "folder of a UMLS release": release,
+        "zip of a UMLS release": Path(shutil.make_archive(str(folder / "umls"), "zip", release)),
+        "ontology": write_ontology(folder / "tiny.obo", classes=30),
+        "SNOMED CT": write_files(folder / "snomed", rf2_files()),
+        "LOINC": write_files(folder / "loinc", loinc_files()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["ontology", "SNOMED CT", "LOINC"])
+def test_a_source_is_the_dictionary_that_its_dataset_is(sources, kind, tmp_path):
+    (tmp_path / "model").mkdir()
+    tiny_bert.write_tokenizer(tmp_path / "model")
+    options = BuildOptions(
+        source=sources[kind], out=tmp_path / "built", tokenizer=tmp_path / "model"
+    )
+    built = read_dictionary(build_dataset(options), raw=True)
+    found = read_dictionary(sources[kind], raw=True)
+    assert everything(found)[0] == everything(built)[0] and len(found.terms) >= 4
+    if kind != "LOINC":  # there the built concept has the types of a retired one, too
+        assert everything(found)[1] == everything(built)[1]
+    assert found.dataset is None
+
+
+def test_a_release_is_the_dictionary_that_its_mrconso_is(sources):
+    folder = sources["folder of a UMLS release"]
+    expected = everything(read_dictionary(folder / "MRCONSO.RRF", raw=True))
+    assert everything(read_dictionary(folder, raw=True)) == expected
+    assert everything(read_dictionary(sources["zip of a UMLS release"], raw=True)) == expected
+    chosen = read_dictionary(folder, languages=["FRE"], types=["T047"])
+    assert chosen.terms and set(chosen.languages) == {"FRE"}
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    """The address of a server of the files in a folder, and the folder."""
+    monkeypatch.setenv("CODER_JAX_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = functools.partial(QuietServer, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+        thread.join()
+
+
+class QuietServer(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Nothing on stderr."""
+
+    def send_header(self, name, value):
+        is_short = "short" in self.path and name == "Content-Length"
+        super().send_header(name, "1000" if is_short else value)
+
+
+def test_a_file_on_the_web_is_fetched_once_and_its_hash_kept(web, capsys):
+    url, folder = web
+    ontology = write_ontology(folder / "tiny onto.obo", classes=30)
+    expected = read_dictionary(ontology)
+    content = ontology.read_bytes()
+    for given in (f"{url}/tiny%20onto.obo", Path(f"{url}/tiny%20onto.obo")):
+        assert read_dictionary(given).terms == expected.terms
+        ontology.unlink(missing_ok=True)
+    said = capsys.readouterr().err
+    digest = hashlib.sha256(content).hexdigest()
+    assert said.count(f"(SHA-256 {digest[:16]}...)") == 1
+    (kept,) = (folder.parent / "cache" / "files").glob("*/*.sha256")
+    assert kept.read_text() == f"{digest}  tiny onto.obo\n"
+    with pytest.raises(BadInput, match="tiny.tsv cannot be fetched .*404.*fetch the file by hand"):
+        read_dictionary(f"{url}/tiny.tsv")
+
+
+def test_a_file_on_the_web_that_is_cut_off_leaves_nothing(web):
+    url, folder = web
+    (folder / "short.tsv").write_text("heart attack\tC1\n")
+    with pytest.raises(BadInput, match="short.tsv cannot be fetched"):
+        read_dictionary(f"{url}/short.tsv")
+    (kept,) = (folder.parent / "cache" / "files").iterdir()
+    assert [path.name for path in kept.iterdir()] == [".lock"]

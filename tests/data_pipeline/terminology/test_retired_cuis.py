@@ -8,7 +8,7 @@ import pytest
 from evaluating import ENCODER
 from tiny_rrf import write_release
 
-from coder_jax.evaluation.benchmarks import read_benchmark
+from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.case_studies import _case_study_record
 from coder_jax.evaluation.concepts import _concept_similarity_record, _evaluate_concept_similarity
 from coder_jax.evaluation.similarity import _evaluate_similarity, _similarity_record
@@ -83,7 +83,9 @@ def test_concepts_are_looked_up_under_what_they_were_merged_into(write):
     retired = read_retired_cuis(write("r.tsv", MERGED + "C5\tC4\nC6\tC7\n"))
     rows = "".join(f"C{i}\tCell\tterm {i}\n" for i in range(1, 7))
     path = write("c.tsv", f"CUI\tsemantic types\tterm\n{rows}")
-    benchmark = read_benchmark("mcsm", path, types=["Cell"], retired_cuis=retired)
+    benchmark = read_benchmark(
+        "mcsm", path, options=options_with(types=["Cell"]), retired_cuis=retired
+    )
     assert benchmark.keys("concepts")[6:] == ["C7", "C8", "C9"]
     table = Table(C7=(1, 0), C2=(0, 1), C8=(1, 1), C4=(1, 2))
     # C3 has no vector under either; C5 is C4 today and C6 is C1: the set holds both already.

@@ -15,7 +15,8 @@ from tiny_names import tiny_vectors
 
 from coder_jax.__main__ import main
 from coder_jax.devices.mesh import put_batch
-from coder_jax.encoding.encoder import NameReader, RememberingEncoder, TermEncoder
+from coder_jax.encoding.encoder import RememberingEncoder, TermEncoder
+from coder_jax.encoding.readers import NameReader
 from coder_jax.export.folder import PROBE_TERMS, load_module
 from coder_jax.systems.bne import (
     _LOSSES,

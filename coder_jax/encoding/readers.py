@@ -1,0 +1,448 @@
+"""What reads terms for a `TermEncoder`: a BERT in JAX, an encoder of names, or an ONNX file."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tokenizers import Tokenizer
+
+from coder_jax.encoding.embed import embed_chunks, embed_names, embed_terms, place_names
+from coder_jax.encoding.vector_files import hash_arrays, hash_weights
+from coder_jax.encoding.vector_files import unit as unit_rows
+from coder_jax.models.bert import Bert, split_encoder
+from coder_jax.models.bert_config import POOLINGS, BertConfig
+from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
+from coder_jax.models.hf_weights import check_vocabulary, read_config
+from coder_jax.models.names import WEIGHT_FILES, NameEncoderConfig
+from data_pipeline import process
+from data_pipeline.batches.names import Alphabet
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
+from data_pipeline.files.identity import read_json
+from data_pipeline.files.whole import aligned
+from data_pipeline.process import BadInput, Progress, progress_bar
+from data_pipeline.skip_gram.store import StringVectors
+from data_pipeline.sources.text import rules_hash
+
+# -------------------------------------------------------------------------------------------------
+# The reader of terms for a BERT.
+
+
+class BertReader:
+    """Reads terms as word pieces.
+
+    Args:
+      bert: the encoder.
+      tokenizer: its own.
+    """
+
+    def __init__(self, bert: Bert, tokenizer: Tokenizer):
+        self.bert, self.tokenizer = bert, tokenizer
+
+    @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return self.bert.config.hidden_size
+
+    @property
+    def structure(self) -> str:
+        """All of the network's shape that vectors depend on."""
+        return repr(self.bert.config)
+
+    @cached_property
+    def tokenizer_hash(self) -> str:
+        """The hash of the tokenizer."""
+        return tokenizer_hash(self.tokenizer)
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the tokenizer lower-cases."""
+        normalizer = self.tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its arithmetic."""
+        return jnp.dtype(self.bert.dtype).name
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the weight files that it was read from."""
+        return hash_weights(folder)
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of the parameters, for an encoder that was not read from files."""
+        return hash_arrays(jax.tree.leaves(split_encoder(self.bert)[1]))
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings or a tokenizer that do not fit the encoder."""
+        if settings.pooling not in POOLINGS:
+            raise BadInput(
+                f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
+                f"expected one of {', '.join(POOLINGS)}"
+            )
+        check_vocabulary(self.tokenizer.get_vocab_size(), self.bert.config, source)
+        if settings.pooling == "pooler" and self.bert.pooler is None:
+            raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
+        if settings.attend_padding and self.bert.config.model_type != "bert":
+            raise BadInput(
+                f"{source}: attend_padding (--attend-padding) is for the published CODER "
+                f"checkpoints, which are BERTs; found {self.bert.config.model_type}: "
+                "encode without it"
+            )
+
+    def embed(
+        self,
+        terms: Sequence[str],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        progress: bool,
+    ) -> np.ndarray:
+        """As `embed_terms`, of cleaned terms."""
+        given = self.bert, self.tokenizer, terms
+        return embed_terms(*given, **_how(settings), unit=unit, rows=rows, progress=progress)
+
+    def embed_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        bar: Progress | None,
+    ) -> Iterator[np.ndarray]:
+        """As `embed.embed_chunks`, of cleaned terms."""
+        how = _how(settings)
+        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
+
+
+def _how(settings: EncoderSettings) -> dict[str, Any]:
+    """The settings in the form that `embed_terms` takes."""
+    return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
+
+
+# -------------------------------------------------------------------------------------------------
+# Readers that encode each distinct term once, some at a time.
+
+
+class _ReaderOfDistinct(abc.ABC):
+    """A reader whose `_vectors` encodes distinct terms; see `BertReader` for the rest."""
+
+    chunk_terms: int
+    """Terms that are encoded together."""
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> int:
+        """The dimension of a vector."""
+
+    @abc.abstractmethod
+    def _vectors(
+        self,
+        terms: list[str],
+        settings: EncoderSettings,
+        unit: bool,
+        rows: int | None,
+        bar: Progress,
+    ) -> np.ndarray:
+        """float32 [n, D]: the vectors of distinct cleaned terms."""
+
+    def embed(
+        self,
+        terms: Sequence[str],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        progress: bool,
+    ) -> np.ndarray:
+        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal terms are
+        encoded once.
+        """
+        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+        distinct = list(slot)
+        found = aligned((len(distinct), self.width), np.float32)
+        bar = progress_bar(
+            total=len(distinct), unit=" terms", desc="encoding", disable=not progress
+        )
+        with bar:
+            for first in range(0, len(distinct), self.chunk_terms):
+                some = distinct[first : first + self.chunk_terms]
+                found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
+        if len(distinct) == len(terms):
+            return found
+        places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
+        repeated = aligned((len(terms), self.width), np.float32)
+        return np.take(found, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
+
+    def embed_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        settings: EncoderSettings,
+        *,
+        unit: bool,
+        rows: int | None,
+        bar: Progress | None,
+    ) -> Iterator[np.ndarray]:
+        """Vectors of each of many lists of cleaned terms, one after the other."""
+        for terms in chunks:
+            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
+            if bar is not None:
+                bar.update(len(terms))
+            yield vectors
+
+
+# -------------------------------------------------------------------------------------------------
+# The reader of terms for an encoder of names, which gives a vector to any string.
+
+
+class NameReader(_ReaderOfDistinct):
+    """Reads terms as words and characters.
+
+    Args:
+      config, params: the encoder.
+      alphabet: its characters.
+      vectors: of words.
+    """
+
+    def __init__(
+        self, config: NameEncoderConfig, params: Any, alphabet: Alphabet, vectors: StringVectors
+    ):
+        self.config, self.params, self.alphabet, self.vectors = config, params, alphabet, vectors
+
+    @property
+    def bert(self) -> NoReturn:
+        """Raises: an encoder of names has no BERT.
+
+        Raises:
+          BadInput: always.
+        """
+        raise BadInput(
+            "the model is an encoder of names (BNE), which has no BERT and no word pieces; what "
+            "was asked for needs a BERT: give another --model"
+        )
+
+    tokenizer = bert
+
+    @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return self.config.width
+
+    @property
+    def structure(self) -> str:
+        """All of the network's shape that vectors depend on."""
+        return repr(self.config)
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """The hash of the rules that split terms into words."""
+        return rules_hash()
+
+    lowercases = True
+    dtype = "float32"
+    chunk_terms = 1 << 15
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the weight files that it was read from, word vectors included."""
+        digest = hashlib.sha256()
+        for name in WEIGHT_FILES:
+            with (folder / name).open("rb") as file:
+                hashlib.file_digest(file, lambda: digest)
+        return digest.hexdigest()
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of all parameters and vectors, for an encoder that was not read from files."""
+        known = "\n".join([self.alphabet.characters, *self.vectors.strings]).encode()
+        words = [np.frombuffer(known, np.uint8), self.vectors.vectors]
+        return hash_arrays([*jax.tree.leaves(dict(self.params)), *words])
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings that only a BERT has."""
+        if settings.pooling != OF_NAMES or settings.attend_padding:
+            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
+            raise BadInput(
+                f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
+                "leave it out"
+            )
+
+    @cached_property
+    def _placed(self) -> Any:
+        return place_names(self.config, self.params)
+
+    def _vectors(
+        self,
+        terms: list[str],
+        settings: EncoderSettings,
+        unit: bool,
+        rows: int | None,
+        bar: Progress,
+    ) -> np.ndarray:
+        most = settings.max_length - 2  # the marks around a name count
+        given = self._placed, self.alphabet, self.vectors, terms
+        return embed_names(*given, most_words=most, unit=unit, rows=rows, bar=bar)
+
+
+# -------------------------------------------------------------------------------------------------
+# Encoders as ONNX files, which ONNX Runtime runs: often the fastest on a CPU.
+# `coder_jax.export.onnx_files` writes such files into an export.
+
+# The backends of `TermEncoder.from_pretrained` that read such a file, and its name in a folder.
+ONNX_FILES = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
+_BATCH_TERMS = 64  # of much the same length, so that there is little padding
+
+
+class OnnxReader(_ReaderOfDistinct):
+    """Reads terms as word pieces, with ONNX Runtime on the CPU.
+
+    Args:
+      folder: of an export that has the file.
+      backend: a key of `ONNX_FILES`.
+
+    Raises:
+      BadInput: the file is not there, cannot be read, or ONNX Runtime is not installed.
+    """
+
+    chunk_terms = 1 << 14  # sorted by length together
+
+    def __init__(self, folder: Path, backend: str):
+        self.path = folder / ONNX_FILES[backend]
+        if not self.path.is_file():
+            raise BadInput(
+                f"{folder} has no {self.path.name}; write it with `python -m coder_jax export "
+                f"--onnx{' --int8' if 'int8' in backend else ''}`, or take the backend jax"
+            )
+        self.config: BertConfig = read_config(read_json(folder / "config.json"), str(folder))
+        self.tokenizer = load_tokenizer(folder)
+        self.session = _session(self.path)
+        self.inputs = {one.name for one in self.session.get_inputs()}
+        self.outputs = {one.name for one in self.session.get_outputs()}
+
+    @property
+    def bert(self) -> NoReturn:
+        """Raises BadInput: there is no encoder in JAX."""
+        raise BadInput(
+            f"{self.path} is run by ONNX Runtime; what was asked for needs the encoder in JAX: "
+            "take the backend jax"
+        )
+
+    @property
+    def width(self) -> int:
+        """The dimension of a vector."""
+        return self.config.hidden_size
+
+    @property
+    def structure(self) -> str:
+        """All of its shape that vectors depend on."""
+        return f"{self.config!r} in {self.path.name}"
+
+    @cached_property
+    def tokenizer_hash(self) -> str:
+        """The hash of the tokenizer."""
+        return tokenizer_hash(self.tokenizer)
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the tokenizer lowercases terms."""
+        normalizer = self.tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def dtype(self) -> str:
+        """The arithmetic."""
+        return "int8" if self.path.name == ONNX_FILES["onnx-int8"] else "float32"
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the ONNX file."""
+        with (folder / self.path.name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of the ONNX file."""
+        return self.hash_of(self.path.parent)
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings, or a tokenizer, that do not fit the file."""
+        check_vocabulary(self.tokenizer.get_vocab_size(), self.config, source)
+        if settings.attend_padding or settings.pooling not in POOLINGS:
+            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
+            raise BadInput(f"{source}: found {asked}, which the backend jax alone has")
+        if settings.pooling == "pooler" and "pooler_output" not in self.outputs:
+            raise BadInput(
+                f"{source}: pooling is 'pooler', but {self.path.name} was exported with another "
+                "pooling and has no pooler"
+            )
+        if settings.max_length > self.config.longest_term:
+            raise BadInput(
+                f"{source}: max_length is {settings.max_length}; expected at most "
+                f"{self.config.longest_term}, the positions that the encoder has"
+            )
+
+    def _vectors(
+        self,
+        terms: list[str],
+        settings: EncoderSettings,
+        unit: bool,
+        rows: int | None,
+        bar: Progress,
+    ) -> np.ndarray:
+        """float32 [n, D]: the vectors of distinct terms, the longest first through the encoder."""
+        tokens, start = tokenize(self.tokenizer, terms, settings.max_length)
+        lengths = np.diff(start)
+        order = np.argsort(-lengths, kind="stable")
+        vectors = np.empty((len(terms), self.width), np.float32)
+        for first in range(0, len(terms), _BATCH_TERMS):
+            process.poll()
+            chosen = order[first : first + _BATCH_TERMS]
+            mask = np.arange(lengths[chosen[0]]) < lengths[chosen, None]
+            ids = np.full(mask.shape, self.config.pad_token_id, np.int64)
+            ids[mask] = np.concatenate([tokens[start[n] : start[n + 1]] for n in chosen])
+            given = {
+                "input_ids": ids,
+                "attention_mask": mask.astype(np.int64),
+                "token_type_ids": np.zeros_like(ids),
+            }
+            fed = {name: array for name, array in given.items() if name in self.inputs}
+            vectors[chosen] = self._pooled(fed, mask, settings.pooling)
+            bar.update(len(chosen))
+        return unit_rows(vectors) if unit else vectors
+
+    def _pooled(self, fed: dict[str, np.ndarray], mask: np.ndarray, pooling: str) -> np.ndarray:
+        if pooling == "pooler":
+            return self.session.run(["pooler_output"], fed)[0]
+        (hidden,) = self.session.run(["last_hidden_state"], fed)
+        if pooling == "cls":
+            return hidden[:, 0]
+        if pooling == "pieces":  # neither the first token nor the last of each term
+            mask = mask & np.roll(mask, -1, axis=1)
+            mask[:, [0, -1]] = False
+        weights = mask[:, :, None].astype(np.float32)
+        return (hidden * weights).sum(1) / np.maximum(weights.sum(1), 1)
+
+
+def _session(path: Path) -> Any:
+    """An ONNX file, ready to run."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"{path} needs ONNX Runtime, which is not installed: pip install 'coder-jax[onnx]'"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    )
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of a damaged file: its own exceptions have no common class
+        raise BadInput(f"{path} cannot be read: {error}; export it again") from error
