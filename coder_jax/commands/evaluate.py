@@ -127,7 +127,7 @@ from coder_jax.evaluation.vectors import (
 from coder_jax.export.relations import read_relations
 from coder_jax.models.bert_config import POOLINGS
 from coder_jax.models.hf_files import find_folder
-from data_pipeline.files.buckets import check_output
+from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, tell
@@ -476,7 +476,9 @@ def run(options: EvaluateOptions) -> int:
     benchmarks = [one for one in benchmarks if one not in staged]
     if benchmarks:
         check_one_model(options.models, f"{benchmarks[0].name} is no folder of mentions")
-    searched = options.dictionary or options.vectors_of
+    # What cannot be used is refused before a model of the hub is fetched.
+    is_here = in_bucket(options.model) or Path(options.model).exists()
+    searched = options.dictionary or options.vectors_of or not is_here
     by_classes = not searched and open_model(options.model).kind == "classes"
     keyed_by = _keys_of_vectors(options.vectors_of)
     for benchmark in (

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -287,7 +288,7 @@ def normalization_record(
                 "scores": dict(part.scores),
                 "intervals": rank_intervals([part.ranks], ks, seed) if part.ranks else {},
                 "counts": _counts(part),
-                "unreachable": _unreachable(part),
+                "unreachable": msgspec.to_builtins(_unreachable(part)),
                 "dictionary": of_fold[name].dictionary.description,
             }
             for name, part in result.folds.items()

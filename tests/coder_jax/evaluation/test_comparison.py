@@ -10,7 +10,8 @@ from evaluating import ENCODER
 
 from coder_jax.evaluation.comparison import _HEADER, _difference, _p_by_flips, compare_files
 from coder_jax.evaluation.ranks import GoldCounts
-from coder_jax.evaluation.record import EvaluationRecord, write_records
+from coder_jax.evaluation.record import Answers, EvaluationRecord, Unreachable, write_records
+from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
 
@@ -31,8 +32,8 @@ def record(ranks, name="mine", **more):
         "scores": {"acc@1": 0.5, "acc@3": 0.5, "mrr": 0.5},
         "counts": {"mentions": 4},
         "scoring": {},
-        "unreachable": {"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
-        "answers": answers,
+        "unreachable": Unreachable(mentions=0, share=0.0, scores_of_reachable={}),
+        "answers": typed(answers, Answers, "answers"),
         "encoder": ENCODER,
     }
     return EvaluationRecord(**fields | more)
@@ -148,7 +149,7 @@ def test_what_cannot_be_compared(compared, b, message):
 
 def test_mentions_in_another_order(compared):
     a = record({"": "1 2"})
-    b = dataclasses.replace(a, answers=a.answers | {"order": "1" * 64})
+    b = dataclasses.replace(a, answers=dataclasses.replace(a.answers, order="1" * 64))
     with pytest.raises(BadInput, match="in another order; expected one order"):
         compared(a, b)
 

@@ -41,7 +41,7 @@ def test_lists_that_cannot_be_used(tmp_path, content, types, message):
 def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
     import dataclasses
 
-    from data_pipeline.dataset import store
+    from coder_jax.evaluation import concepts
 
     tiny = tiny_dataset(concepts=3, triplets=2)
     terms = [f"term {i}" for i in range(tiny.term_start[-1])]
@@ -53,7 +53,7 @@ def test_a_dataset_gives_the_first_term_of_each_concept(tmp_path, monkeypatch):
         cuis=["C1", "C2", "C3"],
         terms=terms,
     )
-    monkeypatch.setattr(store, "open_dataset", lambda path, strings: made)
+    monkeypatch.setattr(concepts, "open_dataset", lambda path, strings: made)
     benchmark = _read_dataset_concepts("toy", tmp_path, ["Finding", "T025 Cell"])
     assert benchmark.terms == [terms[i] for i in tiny.term_start[:-1]]
     assert benchmark.of_type["Finding"].tolist() == [True, False, True]

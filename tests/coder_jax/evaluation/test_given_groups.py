@@ -229,7 +229,7 @@ def rows_of(path):
 
 def test_a_table_of_each_set(corpus_of_answers, tmp_path):
     record = scored_of_answers(corpus_of_answers, ANSWERS, DICTIONARY, predictions=tmp_path)
-    files = record.answers["predictions"]
+    files = record.answers.predictions
     assert files == {
         f"{part} 2015": str(tmp_path / f"quaero.{part} 2015.cls.tsv")
         for part in ("EMEA", "MEDLINE")
@@ -256,13 +256,13 @@ def test_a_table_of_each_set(corpus_of_answers, tmp_path):
 
 def test_the_record_tells_how_sure_answers_are(corpus_of_answers, tmp_path):
     record = scored_of_answers(corpus_of_answers, ANSWERS)
-    assert record.answers["ranks"]["EMEA 2015"] == "- 1 2 - - 1 1"
-    table = record.answers["cutoffs"]["all"]
-    assert (table["mentions"], table["answered"], table["right"]) == (13, [6], [3])
-    drawn = record.answers["similarities"]
-    assert (sum(drawn["right"]), sum(drawn["wrong"])) == (3, 3)
+    assert record.answers.ranks["EMEA 2015"] == "- 1 2 - - 1 1"
+    table = record.answers.cutoffs["all"]
+    assert (table.mentions, table.answered, table.right) == (13, [6], [3])
+    drawn = record.answers.similarities
+    assert (sum(drawn.right), sum(drawn.wrong)) == (3, 3)
     silent = scored_of_answers(corpus_of_answers, {}).answers
-    assert silent["cutoffs"]["all"]["answered"] == []
+    assert silent.cutoffs["all"].answered == []
     for one in (record, scored_of_answers(corpus_of_answers, {})):
         write_records(tmp_path / "out.json", [one])
         assert read_records(tmp_path / "out.json")[0].answers == one.answers

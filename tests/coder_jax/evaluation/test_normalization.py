@@ -1,5 +1,8 @@
 """What every format of normalization shares: its record and its table."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import polars as pl
@@ -28,6 +31,7 @@ from coder_jax.evaluation.normalization import (
     wrong_answers,
 )
 from coder_jax.evaluation.vectors import TERMS
+from coder_jax.mapping.confidence import CutoffTable
 from data_pipeline import process
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary, read_dictionary
 from data_pipeline.process import BadInput
@@ -42,7 +46,7 @@ def test_record_names_the_whole_protocol():
     assert record.dictionary["source"] == "toy.tsv"
     assert (record.dictionary["terms"], record.dictionary["concepts"]) == (2, 2)
     assert record.folds["two"]["counts"]["unreachable"] == 1
-    assert record.unreachable["mentions"] == 1 and record.unreachable["share"] == 0.25
+    assert record.unreachable.mentions == 1 and record.unreachable.share == 0.25
     two = record.folds["two"]
     assert two["unreachable"]["share"] == 0.5
     reachable = two["unreachable"]["scores_of_reachable"]
@@ -404,20 +408,18 @@ def test_what_a_record_keeps(tmp_path):
     options = options_with(predictions=tmp_path)
     record = benchmark.score(vectors, ENCODER, options)
     kept = record.answers
-    assert kept["ranks"] == {"": "1 1+1 - 2"}
-    assert kept["languages"] == "of the mentions"
-    assert kept["predictions"] == {"": str(tmp_path / "my list.cls.tsv")}
-    assert list(kept["cutoffs"]) == ["all", "ENG", "FRE"]
-    assert kept["cutoffs"]["ENG"] == {
-        **{"mentions": 2, "cutoffs": [0.9975, 0.9998], "answered": [2, 1], "right": [2, 1]}
-    }
-    assert sum(kept["similarities"]["right"]) == 2 == sum(kept["similarities"]["wrong"])
+    assert kept.ranks == {"": "1 1+1 - 2"}
+    assert kept.languages == "of the mentions"
+    assert kept.predictions == {"": str(tmp_path / "my list.cls.tsv")}
+    assert list(kept.cutoffs) == ["all", "ENG", "FRE"]
+    assert kept.cutoffs["ENG"] == CutoffTable(2, [0.9975, 0.9998], [2, 1], [2, 1])
+    assert sum(kept.similarities.right) == 2 == sum(kept.similarities.wrong)
     assert set(record.intervals) == {"acc@1", "acc@3", "acc@5", "mrr"}
-    sure = record.unreachable["intervals_of_reachable"]
+    sure = record.unreachable.intervals_of_reachable
     assert sure["mrr"][0] > record.intervals["mrr"][0], "the unreachable one is left out"
     plain = benchmark.score(Angles(), ENCODER, options_with())
-    assert plain.answers | {"predictions": {}} == kept | {"predictions": {}}
-    assert (plain.scores, plain.answers["predictions"]) == (record.scores, {})
+    assert plain.answers == dataclasses.replace(kept, predictions={})
+    assert (plain.scores, plain.answers.predictions) == (record.scores, {})
 
 
 def test_languages_of_the_nearest_terms():
@@ -425,8 +427,8 @@ def test_languages_of_the_nearest_terms():
     kept = _described_answers(
         benchmark, evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 1)
     )
-    assert kept["languages"] == "of the nearest terms"
-    assert {name: table["mentions"] for name, table in kept["cutoffs"].items()} == {
+    assert kept.languages == "of the nearest terms"
+    assert {name: table.mentions for name, table in kept.cutoffs.items()} == {
         **{"all": 4, "ENG": 3, "FRE": 1}
     }
 
@@ -435,7 +437,7 @@ def test_of_too_many_mentions_no_ranks_are_kept(monkeypatch):
     monkeypatch.setattr(module, "MOST_RANKS", 3)
     benchmark, encode = toy(), Angles().encode
     result, found = evaluate_normalization(encode, benchmark), _answers_of(encode, benchmark, 1)
-    assert _described_answers(benchmark, result, found)["ranks"] is None
+    assert _described_answers(benchmark, result, found).ranks is None
 
 
 def test_each_name_has_a_file_of_its_own(tmp_path):
@@ -457,10 +459,10 @@ def test_each_name_has_a_file_of_its_own(tmp_path):
 def test_distribution_has_every_answer_once():
     similarities = np.array([-0.25, 0.51, 0.51, 0.999, 1.0000001], np.float32)
     found = distribution(similarities, np.array([False, True, False, True, True]))
-    assert found["low"] == -0.25 and found["high"] == pytest.approx(1, abs=1e-6)
-    assert sum(found["right"]) == 3 and sum(found["wrong"]) == 2
-    assert found["wrong"][0] == 1 and found["right"][-1] == 2
-    assert found["right"][24] == found["wrong"][24] == 1, "0.51 is three fifths of the way"
+    assert found.low == -0.25 and found.high == pytest.approx(1, abs=1e-6)
+    assert sum(found.right) == 3 and sum(found.wrong) == 2
+    assert found.wrong[0] == 1 and found.right[-1] == 2
+    assert found.right[24] == found.wrong[24] == 1, "0.51 is three fifths of the way"
 
 
 def test_wrong_answers_surest_first(tmp_path):
@@ -568,7 +570,7 @@ def test_cadec(shared_data):
 # -------------------------------------------------------------------------------------------------
 # The look at held-out terms while a run trains: its scores.
 
-MANIFEST = {"cleaning": "none", "tokenizer": {"max_length": 16}}
+MANIFEST = SimpleNamespace(cleaning="none", tokenizer=SimpleNamespace(max_length=16))
 
 
 def test_scores_are_those_of_evaluate(tmp_path, minilm_path):

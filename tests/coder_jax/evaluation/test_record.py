@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import msgspec
 import pytest
 from evaluating import ENCODER
 from toy_record import record_of
@@ -23,7 +24,7 @@ def test_json(tmp_path):
     write_records(tmp_path / "out.json", records)
     assert json.loads((tmp_path / "out.json").read_text()) == {
         "format": "coder_jax evaluation 2",
-        "records": [dataclasses.asdict(record) for record in records],
+        "records": msgspec.to_builtins(records),
     }
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 

@@ -226,7 +226,7 @@ def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
         types=np.zeros(0, np.int32),
     )
     (tmp_path / "manifest.json").write_text("{}")
-    monkeypatch.setattr("data_pipeline.dataset.store.open_dataset", lambda path, strings: dataset)
+    monkeypatch.setattr("coder_jax.report.dictionary.open_dataset", lambda path, strings: dataset)
     assert terms._read_semantic_types(tmp_path) == {}
     assert terms._read_semantic_types(tmp_path / "absent") == {}
 

@@ -16,7 +16,7 @@ from evaluating import ENCODER
 from report_browser import console, find, requests, scroll_to, until
 from toy_report import HOSTILE, TERMS, full_report
 
-from coder_jax.evaluation.record import EvaluationRecord
+from coder_jax.evaluation.record import EvaluationRecord, Unreachable
 from coder_jax.report.build import _left_out
 from coder_jax.report.curves import training_panels
 from coder_jax.report.page import Report, _render, write_page
@@ -462,7 +462,7 @@ def test_the_widest_tables_are_whole_at_1280_pixels(browser, tmp_path):
     record = EvaluationRecord(
         **{"benchmark": "cadec", "kind": "normalization", "path": "p", "content_hash": "h"},
         **{"scores": scores, "counts": counts, "scoring": {}, "stage": "before"},
-        unreachable={"share": 0.125, "scores_of_reachable": scores},
+        unreachable=Unreachable(mentions=1234, share=0.125, scores_of_reachable=scores),
         dictionary={"content_hash": "d", "terms": 12_345_678, "concepts": 1_234_567},
         encoder=dataclasses.replace(ENCODER, model=model),
     )

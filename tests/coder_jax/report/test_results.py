@@ -7,7 +7,13 @@ from evaluating import ENCODER
 
 from coder_jax.evaluation.benchmarks import print_records
 from coder_jax.evaluation.normalization import NormalizationOptions
-from coder_jax.evaluation.record import EvaluationRecord, read_records, write_records
+from coder_jax.evaluation.record import (
+    Answers,
+    EvaluationRecord,
+    Unreachable,
+    read_records,
+    write_records,
+)
 from coder_jax.mapping.confidence import CutoffTable
 from coder_jax.report.results import (
     _MOST_WRONG,
@@ -18,6 +24,7 @@ from coder_jax.report.results import (
     result_tables,
     some_rows,
 )
+from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
 
@@ -31,7 +38,7 @@ def normalization(name, ks=(1, 3)):
         content_hash="h",
         scores=scores,
         counts={"mentions": 4, "unreachable": 0, "tied": 0},
-        unreachable={"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
+        unreachable=Unreachable(mentions=0, share=0.0, scores_of_reachable={}),
         dictionary={
             "source": "d.tsv",
             "content_hash": "0" * 64,
@@ -103,7 +110,7 @@ def test_records_come_back_as_they_were_written(tmp_path):
         ('{"before": 1}', "has the format None, expected 'coder_jax evaluation 2': .*evaluate"),
         (
             '{"format": "coder_jax evaluation 2", "records": [{}]}',
-            r"r.json: records\[0\]: counts is missing; make it again",
+            r"r.json: records\[0\]: benchmark is missing; make it again",
         ),
         ("[", "is not JSON"),
     ],
@@ -151,7 +158,8 @@ def answered(**changed):
         "similarities": {"low": 0.5, "high": 1.0, "right": [0, 2], "wrong": [2, 0]},
         "predictions": {"": "tables/own.mean.tsv"},
     }
-    return dataclasses.replace(normalization("own"), answers=answers | changed)
+    told = typed(answers | changed, Answers, "answers")
+    return dataclasses.replace(normalization("own"), answers=told)
 
 
 def write_table(folder, rows):
@@ -179,7 +187,7 @@ def test_errors_lie_beside_the_results(tmp_path):
     assert (shown.low, shown.high, shown.right, shown.wrong) == (0.5, 1.0, [0, 2], [2, 0])
     assert list(shown.cutoffs) == ["all"], "a single language is all"
     both = answered()
-    both.answers["cutoffs"]["GER"] = both.answers["cutoffs"]["FRE"]
+    both.answers.cutoffs["GER"] = both.answers.cutoffs["FRE"]
     assert list(answers_shown([both])[0].cutoffs) == ["all", "FRE", "GER"]
 
 
@@ -245,7 +253,7 @@ def record(stage, first, model="m", pooling="cls", kind="normalization", **chang
             "content_hash": "h",
             "scores": dict(zip(names, (first, 0.99, first + 0.2, first + 0.1, 0.01), strict=True)),
             "counts": {"mentions": 1149, "unreachable": 0, "tied": 0},
-            "unreachable": {"mentions": 0, "share": 0.0, "scores_of_reachable": {}},
+            "unreachable": Unreachable(mentions=0, share=0.0, scores_of_reachable={}),
             "dictionary": {
                 "source": "d.tsv",
                 "retired": 0,
