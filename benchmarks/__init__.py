@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, figures as JSON and a table in README.md."""
+"""Benchmarks: one command each, figures as JSON, and tables in docs/results."""

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WEIGHT",
         help="average with the encoder before training (1: only the trained one, 0: only the old "
         "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
-        "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that is "
+        "(docs/results/systems.md). Export several, and take the smallest weight that is "
         "hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
     )
     parser.add_argument(
