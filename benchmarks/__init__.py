@@ -1,1 +1,1 @@
-"""Benchmarks: each is a command that writes JSON and a table for README.md."""
+"""Benchmarks: one command each, figures as JSON, and tables in docs/results."""

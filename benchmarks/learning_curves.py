@@ -1,4 +1,4 @@
-"""The learning curves of benchmarks/README.md: the table and the figure, of results/systems.json.
+"""The learning curves of docs/results/systems.md: the table and figure, of results/systems.json.
 
 Runs that belong to them have `curve` there: {system, steps}, of the initial encoder 0 steps. Runs
 of one system and length are seeds; their means and standard errors are shown, as `python -m

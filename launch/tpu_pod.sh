@@ -7,7 +7,7 @@
 #       --init microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract
 #
 # Before '--' (after it: arguments of launch/train.sh, where files must be on gs://, as the hosts of
-# a slice share no disk; for 'encode' --prepare must mount one on all of them, see launch/README.md):
+# a slice share no disk; for 'encode' --prepare must mount one on all, see docs/scale/machines.md):
 #   --name NAME        of the slice; one of that name that is there already is used (default coder-jax)
 #   --zone ZONE        where
 #   --type TYPE        which slice: v5litepod-16 (v5e, 16 chips), v6e-64, ...

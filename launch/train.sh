@@ -17,7 +17,7 @@
 #       'python -m data_pipeline.build'.
 #
 # Paths are relative to the folder you call it from. Environment variables (which Python, where the
-# environment lies, which build of jax): see launch/README.md.
+# environment lies, which build of jax): see docs/scale/environment.md.
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

@@ -4,7 +4,7 @@ All groups in one pass over packed rows (`packed_bert`), a matrix for each disti
 losses of all groups at once with masks instead of mined indices, fused AdamW. The gradient of the
 relation matrices stays in place between steps: only rows that a step touched are written, summed
 for the norm and cleared; the update itself goes over the whole table, as the recipe's does.
-On a GPU bfloat16 through autocast and torch.compile; see benchmarks/README.md for what was tried.
+On a GPU bfloat16 through autocast and torch.compile; docs/results/training.md says what was tried.
 """
 
 import math

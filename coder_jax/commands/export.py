@@ -71,7 +71,7 @@ class ExportOptions:
         Flag(
             "average with the encoder before training (1: only the trained one, 0: only the old "
             "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
-            "(benchmarks/README.md, Ablations). Export several, and take the smallest weight that "
+            "(docs/results/systems.md). Export several, and take the smallest weight that "
             "is hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
             "WEIGHT",
         ),

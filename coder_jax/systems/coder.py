@@ -167,8 +167,8 @@ def small() -> Config[CoderSystem]:
         bash launch/train.sh --recipe small --data DIR --out runs/small
 
     Six minutes on two CPU cores; acc@1 of held-out synonyms of HPO from 45.3 to 64.9, of names that
-    an open terminology of 303,000 concepts had lost from 64.8 to 74.0 (benchmarks/README.md,
-    Ablations). All values that differ from the paper's were chosen here, on held-out terms.
+    an open terminology of 303,000 concepts had lost from 64.8 to 74.0 (docs/results/ablations.md).
+    All values that differ from the paper's were chosen here, on held-out terms.
 
     With two names per concept, eight repeats of a triplet are copies of the same strings, and most
     rows join concepts with one name, which teach nothing about synonyms. So concepts that have a
@@ -202,7 +202,7 @@ def small_synonyms() -> Config[CoderSystem]:
     acc@1 of names that an open terminology had lost from 64.8 to 72.7, in six minutes on two CPU
     cores. At the end of a few hundred steps the paper's margin leaves out two of three pairs, as
     the few other concepts of a group are no nearer; a dictionary has more, so the margin is wider.
-    This and the rate are among the best tried (benchmarks/README.md, Ablations).
+    This and the rate are among the best tried (docs/results/ablations.md).
     """
     base = small()
     system = dataclasses.replace(
@@ -226,7 +226,7 @@ def small_all() -> Config[CoderSystem]:
 
     Of names in ten languages, among English terms alone, 71 of 100 are found after an hour on one
     core (de 44 to pt 88, ja 72, zh 69), where MiniLM finds 19; patients' words and relatedness
-    lose (benchmarks/README.md, Ablations).
+    lose (docs/results/languages.md).
 
     An encoder whose vocabulary reads the languages already, such as XLM-R, needs no new pieces, but
     is many times as large. New pieces begin with little to say, hence the rate: after 250 steps it

@@ -330,8 +330,8 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
             --search bfloat16
 
     15,872 terms a step. Not trained here: a day on one H200 at the rate that CODER's steps are to
-    reach there, and what finding neighbours ten times takes (launch/README.md). --init a run of
-    `coder_eng` begins with an encoder of one's own. Small machines: `coderpp_small`.
+    reach there, and what finding neighbours ten times takes (docs/results/search.md). --init a run
+    of `coder_eng` begins with an encoder of one's own. Small machines: `coderpp_small`.
     """
     batch = NeighbourSpec(
         groups=64, triplets=62, repeats=2, names="distinct", mined_share=1.0, neighbours=30
@@ -351,7 +351,7 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     every term of a group has a positive: with few terms a step, neighbours that are there for one
     anchor alone would be wasted. The share is the better of two: with half of each group mined,
     six points fewer held-out synonyms of an open terminology are found, probably as some near
-    concepts there are the same thing under another number (benchmarks/README.md, Ablations).
+    concepts there are the same thing under another number (docs/results/systems.md).
 
     To find neighbours all terms are encoded, 784 a second on two CPU cores: of a terminology with
     half a million names eleven minutes each time, and one or two more for the neighbours of 53,000

@@ -1,4 +1,4 @@
-"""The learning curves of benchmarks/README.md: its table and its figure are of the kept results."""
+"""The learning curves of docs/results/systems.md: its table and its figure are of the kept results."""
 
 import re
 
@@ -12,11 +12,11 @@ SCORES = ("own acc@1", "public acc@1", "cadec acc@1", "sim spearman", "rel spear
 
 
 def test_the_table_tells_what_the_results_hold(repo):
-    text = (repo / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    section = text.split("### Learning curves\n")[1].split("\n### ")[0]
+    text = (repo / "docs" / "results" / "systems.md").read_text(encoding="utf-8")
+    section = text.split("## Learning curves\n")[1].split("\n## ")[0]
     told = {}
     for line in re.findall(r"^\| (.+) \|$", section, re.MULTILINE)[1:]:
-        system, steps, *scores = re.split(r" [|/] ", line)
+        system, steps, *scores = re.split(r" \| ", line)
         key = system.removesuffix(" alone"), int(steps.replace(",", ""))
         told[key] = [float(score) for score in scores]
     rows = _rows_of(read_json(_RESULTS / "systems.json")["runs"])

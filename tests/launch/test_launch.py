@@ -17,6 +17,7 @@ SCRIPTS = [
     "launch/train.sh",
     "launch/test.sh",
     "launch/check.sh",
+    "launch/docs.sh",
     "launch/local_pod.sh",
     "launch/tpu_pod.sh",
     "launch/slurm.sbatch",

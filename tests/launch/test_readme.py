@@ -1,8 +1,9 @@
-"""What README.md tells a user to type: it is there, it is spelled right, and it works.
+"""What README.md and the pages of docs/ tell a user to type: it is there, it is spelled right, and
+it works.
 
 The slow test is a new user's first hour: a copy of the repository with an environment of its own,
-the blocks of the README one after the other, with less training and an invented release in the
-place of a licensed one; and at its end an export that is opened elsewhere.
+the blocks of the README and of the pages after it one after the other, with less training and an
+invented release in the place of a licensed one; and at its end an export that is opened elsewhere.
 """
 
 import csv
@@ -18,16 +19,30 @@ from pathlib import Path
 import pytest
 
 from coder_jax.__main__ import VERBS
+from coder_jax.commands import train
 from coder_jax.systems.recipes import RECIPES
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.build_mentions.build import MentionOptions
 from data_pipeline.derive_keywords import KeywordOptions
 from data_pipeline.flags import parsed
+from data_pipeline.skip_gram.options import SkipGramOptions
 
 MOST_BYTES_OF_A_PICTURE = 300_000
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+VARIABLE = re.compile(r"\$\{(\w+)[^}]*\}|\$(\w+)")
+ASSIGNMENT = re.compile(r"\w+=")
 LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)")
 CITED = ("README.md", "CONTRIBUTING.md", "launch/README.md", "benchmarks/README.md")
+MOST_LINES, MOST_WORDS = 110, 1_100
+# A heading and how many of the blocks below it the first hour runs, after those of the README.
+FIRST_HOUR = (
+    ("docs/train.md", "# Train on your terminology", 1),
+    ("docs/evaluate.md", "## Score an encoder", 1),
+    ("docs/evaluate.md", "## Look at an encoder", 1),
+    ("docs/systems/recall_rank.md", "## Recipes", 1),
+)
+# What a command may begin with that is no program of ours.
+ELSEWHERE = {"source", "pip", "docker", "kubectl", "sbatch", "jupyter", "export"}
 SHORT = "--steps 8 --warmup-steps 2 --log-steps 4"
 # What stands in the README for files of the user's own and for models of the hub.
 STAND_INS = {
@@ -52,10 +67,38 @@ def blocks(repo: Path) -> list[tuple[str, str]]:
     return BLOCK.findall((repo / "README.md").read_text(encoding="utf-8"))
 
 
+def first_hour(repo: Path) -> list[tuple[str, str]]:
+    """The blocks of the README, and those of FIRST_HOUR."""
+    found = blocks(repo)
+    for page, heading, count in FIRST_HOUR:
+        _, below = (repo / page).read_text(encoding="utf-8").split(f"{heading}\n", 1)
+        found += BLOCK.findall(below)[:count]
+    return found
+
+
+def pages(repo: Path) -> list[str]:
+    """The pages of docs/, as paths in the repository."""
+    return sorted(str(path.relative_to(repo)) for path in (repo / "docs").rglob("*.md"))
+
+
 def commands(text: str) -> list[list[str]]:
-    """The words of each command of a block."""
-    joined = text.replace("\\\n", " ")
-    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+    """The words of each command of a block, with the values of the variables that it sets."""
+    found, open_line = [], ""
+    values: dict[str, str] = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        line = VARIABLE.sub(lambda name: values.get(name[1] or name[2], "VALUE"), open_line + line)
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:  # a string in quotes that goes on
+            open_line = line + "\n"
+            continue
+        open_line = ""
+        while words and ASSIGNMENT.match(words[0]):
+            name, _, value = words.pop(0).partition("=")
+            values[name] = value
+        if words:
+            found.append(words)
+    return found
 
 
 def headings(file: Path) -> set[str]:
@@ -66,7 +109,7 @@ def headings(file: Path) -> set[str]:
 
 def test_its_links_and_pictures_lead_somewhere(repo):
     text = (repo / "README.md").read_text(encoding="utf-8")
-    for file in CITED:
+    for file in (*CITED, *pages(repo)):
         for target, anchor in LINK.findall((repo / file).read_text(encoding="utf-8")):
             if "://" not in target:
                 there = (repo / file).parent / target if target else repo / file
@@ -74,6 +117,11 @@ def test_its_links_and_pictures_lead_somewhere(repo):
                 assert not anchor or anchor[1:] in headings(there), f"{file}: {target}{anchor}"
     (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert 0 < (repo / picture).stat().st_size <= MOST_BYTES_OF_A_PICTURE
+
+
+def test_it_is_read_in_minutes(repo):
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES and len(text.split()) <= MOST_WORDS
 
 
 def test_its_table_names_recipes(repo):
@@ -85,18 +133,59 @@ def test_its_table_names_recipes(repo):
 
 def test_its_commands_are_spelled_right(repo):
     """Each flag is known, and each file that is run is there."""
+    seen = [words for _, text in blocks(repo) for words in commands(text) if words[0] == "bash"]
+    assert [words[1:] for words in seen] == [["launch/train.sh"], ["launch/test.sh"]]
+
+
+def bash_blocks(repo: Path, files: tuple[str, ...] | list[str]) -> list[tuple[str, list[str]]]:
+    """(file, command) for each command of the bash blocks of some files."""
+    return [
+        (file, words)
+        for file in files
+        for language, text in BLOCK.findall((repo / file).read_text(encoding="utf-8"))
+        if language == "bash"
+        for words in commands(text)
+    ]
+
+
+def test_the_commands_of_all_pages_are_spelled_right(repo):
+    """Each flag is known, and each file that is run is there."""
     seen = set()
-    for _, text in (block for block in blocks(repo) if block[0] == "bash"):
-        for words in commands(text):
-            if words[0] == "bash":
-                assert (repo / words[1]).is_file(), words
-            elif words[:2] == ["python", "-m"]:
-                seen.add(words[2] if words[2] != "coder_jax" else words[3])
-                parse(words[2:])
+    for file, words in bash_blocks(repo, [*CITED, *pages(repo)]):
+        if words[0] == "bash":
+            assert (repo / words[1]).is_file(), (file, words)
+            if words[1] == "launch/train.sh":
+                parse_launched(words[2:])
+        elif words[:2] == ["python", "-m"]:
+            seen.add(words[2] if words[2] != "coder_jax" else words[3])
+            if words[2].startswith(("benchmarks.", "launch.")):
+                check_measurement(repo, words[2:])
             else:
-                assert words == ["source", ".venv/bin/activate"], words
-    data = {f"data_pipeline.{name}" for name in ("build", "build_mentions", "derive_keywords")}
-    assert seen == {"normalize", "export", "evaluate", "report", "candidates"} | data
+                parse(words[2:])
+        else:
+            assert words[0] in ELSEWHERE or words[0].startswith(".ci/"), (file, words)
+    data = ("build", "build_mentions", "derive_keywords", "skip_gram")
+    assert seen >= (VERBS.keys() - {"build", "train"}) | {f"data_pipeline.{name}" for name in data}
+
+
+def parse_launched(words: list[str]) -> None:
+    """Parses what stands behind launch/train.sh."""
+    if not words or words[0] in ("demo", "...", "build") or "--help" in words:
+        return
+    if words[0] in VERBS:
+        parse(["coder_jax", *words])
+    else:
+        train.parse(words)
+
+
+def check_measurement(repo: Path, words: list[str]) -> None:
+    """A module of benchmarks/ or launch/ is there, and its package knows the flags."""
+    module, *rest = words
+    path = repo / module.replace(".", "/")
+    assert path.with_suffix(".py").is_file(), words
+    known = "".join(file.read_text(encoding="utf-8") for file in path.parent.glob("*.py"))
+    for flag in (word for word in rest if word.startswith("--") and word != "--help"):
+        assert f'"{flag}"' in known or f'"{flag.replace("--no-", "--")}"' in known, (flag, words)
 
 
 def parse(words: list[str]) -> None:
@@ -107,11 +196,16 @@ def parse(words: list[str]) -> None:
             "data_pipeline.build": BuildOptions,
             "data_pipeline.build_mentions": MentionOptions,
             "data_pipeline.derive_keywords": KeywordOptions,
+            "data_pipeline.skip_gram": SkipGramOptions,
         }[module]
     else:
         assert module == "coder_jax" and rest[0] in VERBS, words
         command = f"coder_jax.commands.{rest.pop(0)}".replace("-", "_")
+        if command.endswith(".demo"):
+            return
         options = importlib.import_module(command).OPTIONS
+    if "--help" in rest:
+        return
     if ">" in rest:
         rest = rest[: rest.index(">")]
     parsed(options, rest)
@@ -164,7 +258,7 @@ def test_the_first_hour(repo, minilm_path, tmp_path):
 
     printed = {}
     (home / "mentions.txt").write_text("strange heart beat\nshort fingers and toes\n")
-    for number, (language, text) in enumerate(blocks(home)):
+    for number, (language, text) in enumerate(first_hour(home)):
         if language == "python":
             printed[number] = run([str(home / ".venv/bin/python"), "-c", text])
         elif language == "bash" and "launch/test.sh" not in text:
