@@ -121,6 +121,6 @@ def test_the_notebook_runs(repo, tmp_path, hpo_path, minilm_path):
         [sys.executable, "tour.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    scores = [float(score) for score in re.findall(r"acc@1 (0\.\d+)", done.stdout)]
+    scores = [float(score) for score in re.findall(r"^step \d+: acc@1 (0\.\d+)", done.stdout, re.M)]
     assert len(scores) == 2 and scores[1] > scores[0], done.stdout
     assert (tmp_path / "tour" / "export" / "model.safetensors").is_file()
