@@ -21,8 +21,10 @@ Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. O
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
 
 The dictionary is a table with the columns term and concept (also language, vocabulary, code,
-preferred, semantic_type, where there are), a dataset folder, or the MRCONSO.RRF of a release. Its
-vectors are kept on this machine: the second time is quick. It may be larger than memory.
+preferred, semantic_type, where there are), a dataset folder, an ontology (.obo), the MRCONSO.RRF of
+a UMLS release, or a whole release of the UMLS, SNOMED CT or LOINC (folder or .zip). It may also be
+the https:// address of such a file, which is fetched once. Its vectors are kept on this machine:
+the second time is quick. It may be larger than memory.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
@@ -246,8 +248,8 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     dictionary: Annotated[
         str | None,
         Flag(
-            "terms to search (a table with columns term and concept, a dataset folder or "
-            "MRCONSO.RRF)",
+            "terms to search (a table with columns term and concept, a dataset folder, an ontology "
+            "(.obo), MRCONSO.RRF, or an https:// address of one)",
             "PATH",
             heading="dictionary",
         ),
@@ -580,8 +582,8 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
         raise BadInput(f"--by classes: {options.model} has no classes; expected {needed}")
     raise BadInput(
         f"--dictionary is missing, and {options.model} has no classes; expected terms to search (a "
-        "table with the columns term and concept, a dataset folder, or the MRCONSO.RRF of a "
-        f"release), or {needed}"
+        "table with the columns term and concept, a dataset folder, an ontology, or the "
+        f"MRCONSO.RRF of a release), or {needed}"
     )
 
 

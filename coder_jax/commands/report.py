@@ -28,7 +28,7 @@ apart, which are of several systems).
 
 --model is the folder of a run (its newest checkpoint), an export, or any BERT, XLM-R or ModernBERT
 of Hugging Face by folder or hub id. --dictionary is a TSV file of term<TAB>CUI, a table whose
-header names its columns (.csv, .tsv, .xlsx), a dataset folder, or the MRCONSO.RRF of a release. Of
+header names its columns (.csv, .tsv, .xlsx), a dataset folder, an ontology or MRCONSO.RRF. Of
 a dictionary with more than --terms terms, the explorer has whole concepts with so many in all,
 chosen by --seed. The same input gives the same pictures.
 
@@ -78,7 +78,7 @@ class ReportOptions(DictionaryOptions, CacheOptions):
         str | None,
         Flag(
             "terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose header "
-            "names its columns, a dataset folder, or MRCONSO.RRF",
+            "names its columns, a dataset folder, an ontology or MRCONSO.RRF",
             "PATH",
         ),
     ] = None

@@ -346,7 +346,7 @@ def test_with_kept_vectors_an_evaluation_that_was_stopped_goes_on(
         (["--benchmark", "a={files}/heldout", "--model", "{files}"], "has no config.json"),
         (
             ["--benchmark", "a=x", "--dictionary", "y", "--dictionary-concepts-of", "MSH"],
-            "found --dictionary-concepts-of MSH; expected a dataset folder or the MRCONSO.RRF",
+            "found --dictionary-concepts-of MSH; expected a dataset folder, a release or",
         ),
         (["--benchmark", "a=x", "--sample", "0"], "--sample: found 0; expected 1 or more"),
         (["--benchmark", "a=x", "--model", "{files}/pairs.tsv"], "found the file .*--vectors-of"),
