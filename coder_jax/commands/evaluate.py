@@ -214,8 +214,9 @@ class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOp
         tuple[str, ...],
         Flag(
             "terms to search (TSV of term<TAB>CUI, a table, a dataset folder, an ontology or "
-            "MRCONSO.RRF); a table (.csv, .tsv, .xlsx) has a header such as concept, term, language, vocabulary; "
-            "for one benchmark (NAME=PATH), or for all that have none of their own",
+            "MRCONSO.RRF); a table (.csv, .tsv, .xlsx) has a header such as concept, term, "
+            "language, vocabulary; for one benchmark (NAME=PATH), or for all that have none of "
+            "their own",
             "[NAME=]PATH",
             heading="dictionary",
         ),
