@@ -42,6 +42,8 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+_MUCH = 200 << 20  # bytes of memory
+_left = 0  # of it, when some was last given back
 _LIBC = ctypes.CDLL("libc.so.6") if sys.platform == "linux" else None
 
 
@@ -52,13 +54,35 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _memory_is_given_back() -> Iterator[None]:
-    """After the tests of a file; compiled programs, and what malloc keeps, are gigabytes."""
+def _programs_go_with_their_file() -> Iterator[None]:
+    """Compiled programs of a file's tests would stay in memory: gigabytes, file after file."""
     yield
     jax.clear_caches()
     gc.collect()
+    _give_memory_back()
+
+
+@pytest.fixture(autouse=True)
+def _memory_is_given_back() -> Iterator[None]:
+    """What malloc has kept of a test's compilations goes back to the system once it is much."""
+    yield
+    if _resident() > _left + _MUCH:
+        _give_memory_back()
+
+
+def _give_memory_back() -> None:
+    global _left
     if _LIBC is not None:
         _LIBC.malloc_trim(0)
+    _left = _resident()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def _package_file(package: str, inside: str) -> Path:
