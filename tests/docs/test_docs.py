@@ -16,6 +16,7 @@ import pytest
 from tiny_bert import write_model
 
 from coder_jax.export.folder import export_encoder
+from coder_jax.export.onnx_files import add_onnx
 from coder_jax.models.hf_weights import load_bert
 
 PAGES = ("README.md", "docs/index.md", "docs/map.md", "docs/export.md")
@@ -33,6 +34,7 @@ def home(tmp_path_factory) -> Path:
     for name in ("runs/demo/export", "my-coder"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         export_encoder(bert, folder / "model", hf_config, folder / name, **settings)
+    add_onnx(folder / "my-coder")
     heldout = folder / "runs/demo/dataset/heldout"
     heldout.mkdir(parents=True)
     (heldout / "dictionary.tsv").write_text(DICTIONARY)
