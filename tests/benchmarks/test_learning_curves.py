@@ -1,4 +1,4 @@
-"""The learning curves of docs/results/systems.md: its table and its figure are of the kept results."""
+"""The learning curves of docs/results/systems.md: table and figure are of the kept results."""
 
 import re
 
