@@ -322,6 +322,7 @@ class MLNormSystem(EncoderSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
+    content: ClassVar[type[Run]] = _ClassesRun
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
@@ -502,6 +503,7 @@ class MLNormClassesSystem(EncoderSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
+    content: ClassVar[type[Run]] = _ClassesRun
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True

@@ -149,7 +149,11 @@ def test_help_of_every_verb_has_an_example(verb, capsys):
 
 
 COMMANDS = {
-    **{f"coder_jax {verb}": lambda words, verb=verb: main([verb, *words]) for verb in VERBS},
+    **{
+        f"coder_jax {verb}": lambda words, verb=verb: main([verb, *words])
+        for verb in VERBS
+        if verb != "demo"  # it has two, and those of train
+    },
     "data_pipeline.build": build_main,
     "data_pipeline.build_mentions": mentions_main,
     "data_pipeline.skip_gram": skip_gram_main,

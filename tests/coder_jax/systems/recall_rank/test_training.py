@@ -459,7 +459,7 @@ def test_it_can_begin_with_the_encoder_of_a_generator_s_run(lists, generator, ca
     system = dataclasses.replace(config.system, model=model)
     about, initial = system.load_initial(source_of(config, lists), None)
     _, run = load_run(generator[0])
-    assert about["encoder"]["run"]["step"] == run.step
+    assert about.encoder.run.step == run.step
     said = "".join(capsys.readouterr())
     assert "starting with the encoder of step" in said and "--pooling" not in said
     assert initial.keys() == {"encoder"}
