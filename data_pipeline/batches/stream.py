@@ -157,10 +157,6 @@ class BatchMaker(PackedGroups):
             for nth in range(len(made["tokens"])):
                 yield {name: array[nth] for name, array in made.items()}
 
-    def unpacked_batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
-        """As `batches`, but made by `unpacked`."""
-        yield from made_ahead(self.unpacked, range(first_step, last_step))
-
 
 def _streamed(
     make: Callable[[range], dict[str, np.ndarray]],

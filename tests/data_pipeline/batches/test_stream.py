@@ -263,3 +263,16 @@ def test_messages(dataset, change, message):
     changed = {name: value for name, value in change.items() if name not in ("passes", "blocks")}
     with pytest.raises(BadInput, match=message):
         BatchMaker(dataset, dataclasses.replace(SPECS["paper"], **changed), cut)
+
+
+def test_the_step_that_needs_more_rows_than_planned_is_named(dataset):
+    """Several steps are made together, but one of them is too large."""
+    spec = SPECS["paper"]
+    maker = BatchMaker(dataset, spec)
+    needed = [maker.rows_in_use(batch) for batch in maker.batches(0, 40)]
+    step = int(np.argmax(needed))
+    assert needed[step] > max(needed[:step]), "the first of all that are as large"
+    few = BatchMaker(dataset, spec, rows=needed[step] - 1)
+    assert few.plan.ample == needed[step] - 1
+    with pytest.raises(BadInput, match=rf"needed by the batch of step {step}\. Set --rows"):
+        list(few.batches(0, 40))
