@@ -13,7 +13,7 @@ from benchmarks.program_cost import StepCost, read_cost
 from coder_jax.devices.mesh import placed_batch_shapes
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem
-from coder_jax.systems.group_system import StartOfGroups
+from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.step import Step, make_step
 from coder_jax.training.system import Config
 from data_pipeline.batches import packing
@@ -68,7 +68,7 @@ def _usual_rows(config: Config[EncoderSystem], cut: StepCut, data: Path | None, 
     if rows:
         return rows
     if data:
-        from data_pipeline.batches.stream import BatchMaker
+        from data_pipeline.batches.batch_maker import BatchMaker
         from data_pipeline.dataset.store import open_dataset
 
         sizes = BatchMaker(open_dataset(data), spec, cut).plan.sizes

@@ -49,7 +49,7 @@ def _serve(ready: dict[str, Any], measure: _Ask) -> None:
 
 def _serve_ours(dataset: Path) -> None:
     """Opens the dataset, and streams each time it is asked to."""
-    from data_pipeline.batches.stream import BatchMaker
+    from data_pipeline.batches.batch_maker import BatchMaker
     from data_pipeline.dataset.store import open_dataset
 
     before, started = peak_memory(), time.monotonic()

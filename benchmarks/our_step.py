@@ -11,10 +11,10 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.coder import coder_eng
 from coder_jax.systems.encoder_system import EncoderOfRun
-from coder_jax.systems.group_system import StartOfGroups
+from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from data_pipeline.batches.packing import rows_in_use
 
 if TYPE_CHECKING:
-    from data_pipeline.batches.stream import BatchMaker
+    from data_pipeline.batches.batch_maker import BatchMaker
 
 MADE_AHEAD = 20  # batches that may wait in a pipeline's buffers; taken before the clock starts
 

@@ -14,8 +14,8 @@ from benchmarks.encoder_flops import encoder_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.training.system import OptimizerConfig
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 
 _RELATION_NOISE = 0.01

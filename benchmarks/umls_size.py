@@ -76,8 +76,8 @@ def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any
         started: when this process was started, seconds since the epoch.
     """
     import coder_jax.training.train  # noqa: F401  (a training process has it, and jax, in memory)
+    from data_pipeline.batches.batch_maker import BatchMaker
     from data_pipeline.batches.spec import BatchSpec
-    from data_pipeline.batches.stream import BatchMaker
     from data_pipeline.dataset.store import open_dataset
 
     imported = time.time()

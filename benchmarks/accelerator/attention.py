@@ -21,8 +21,8 @@ from benchmarks.command import Row, add_batch_arguments, batches_of, parser_of, 
 from benchmarks.random_encoders import NAMES, SHAPES
 from benchmarks.rounds import alternate, medians
 from coder_jax.devices.xla_settings import set_up_xla
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 
 if TYPE_CHECKING:  # it imports jax, which reads the settings that `measure` makes

@@ -18,7 +18,7 @@ from torch import nn
 from benchmarks.torch_peers import training
 from benchmarks.torch_peers.packed_bert import PackedBert
 from benchmarks.train_step_work import Terms, Work
-from coder_jax.systems.group_system import MultiSimilarity
+from coder_jax.systems.group_losses import MultiSimilarity
 from data_pipeline.batches.packing import pack_rows
 
 _ROW_LENGTH = 32  # the shortest that holds every term: rows are 98 % full and attention is cheapest

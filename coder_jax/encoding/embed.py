@@ -24,7 +24,7 @@ from coder_jax.models.names import (
     word_representations,
 )
 from data_pipeline import process
-from data_pipeline.batches.names import Alphabet, WordTable, numbered
+from data_pipeline.batches.bne import Alphabet, WordTable, numbered
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.dataset.tokenizer import tokenize
 from data_pipeline.files.whole import aligned

@@ -25,7 +25,7 @@ from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
 from coder_jax.models.hf_weights import check_vocabulary, read_config
 from coder_jax.models.names import WEIGHT_FILES, NameEncoderConfig
 from data_pipeline import process
-from data_pipeline.batches.names import Alphabet
+from data_pipeline.batches.bne import Alphabet
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
 from data_pipeline.files.identity import read_json
 from data_pipeline.files.whole import aligned

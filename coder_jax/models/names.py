@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from coder_jax.models.dropout import hash_dropout
 from coder_jax.models.hf_files import SAFETENSORS, WORD_VECTORS, read_safetensors
-from data_pipeline.batches.names import HAS_VECTOR, MARKS, MOST_CHARACTERS, Alphabet
+from data_pipeline.batches.bne import HAS_VECTOR, MARKS, MOST_CHARACTERS, Alphabet
 from data_pipeline.files.identity import Hash, Width, read_json, typed
 from data_pipeline.files.tables import read_text
 from data_pipeline.files.whole import write_json
@@ -316,7 +316,7 @@ def name_vectors(
     Args:
         config: the shape.
         params: as of `name_encoder_shapes`.
-        block: the arrays of `data_pipeline.batches.names.pack_names`.
+        block: the arrays of `data_pipeline.batches.bne.pack_names`.
         names: N; a number that no word carries gets the projection of zeros.
         dropout_ids_RL: uint32, a number for each word of a name; None: no dropout.
         dropout: its rate, on the representations of the words of a name.

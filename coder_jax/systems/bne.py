@@ -72,7 +72,7 @@ from coder_jax.training.system import (
     View,
     check_proof,
 )
-from data_pipeline.batches.names import (
+from data_pipeline.batches.bne import (
     PACKED,
     Alphabet,
     NameBatches,

@@ -2,7 +2,7 @@
 
 Yuan, Zhao, Sun, Li, Wang and Yu, CODER: Knowledge-infused cross-lingual medical term embedding for
 term normalization, Journal of Biomedical Informatics 2022, section 3.3. The loss of a group, the
-table of relations and the mean over the groups of a step are in `group_system.py`, as CODER++ has
+table of relations and the mean over the groups of a step are in `group_losses.py`, as CODER++ has
 them too.
 """
 
@@ -13,7 +13,7 @@ import jax
 from jax.sharding import Mesh
 
 from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     Group,
     GroupRun,
     MultiSimilarity,

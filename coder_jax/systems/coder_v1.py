@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
 from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     Group,
     GroupHead,
     GroupRun,

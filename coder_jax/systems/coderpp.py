@@ -3,7 +3,7 @@
 Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 Representations, BioNLP 2022.
 
-A step: `NeighbourSpec` says which terms are in a group, `coder_loss` (`group_system.py`) is the
+A step: `NeighbourSpec` says which terms are in a group, `coder_loss` (`group_losses.py`) is the
 loss of a group, and `training/step.py` takes the step. Every `refresh_steps` steps, and before the
 first one, `CoderPlusPlusSystem.refresh` encodes all terms and writes the nearest neighbours of
 each, from which the groups after it are drawn.
@@ -36,7 +36,7 @@ from coder_jax.systems.encoder_system import (
     remove_rows,
     write_rows,
 )
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     Group,
     GroupRun,
     MultiSimilarity,

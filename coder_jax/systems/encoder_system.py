@@ -77,9 +77,9 @@ from coder_jax.training.system import (
     check_proof,
 )
 from data_pipeline import process
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
 from data_pipeline.files.whole import write_array, written_whole

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     Group,
     GroupRun,
     MultiSimilarity,

@@ -1,5 +1,8 @@
 """Refreshes: indexes computed from a run's own parameters, on which later batches depend.
 
+Three systems have them, every --refresh-steps: the nearest neighbours of CODER++, the hard
+negatives of recall, and the candidates of MLNorm's second step.
+
 OUT/index/N/  what `System.refresh` wrote after N steps; whole or not there
 
 The batches of the steps N + 1 to N + `refresh_steps` depend on it. Its hash is in the notes of

@@ -14,7 +14,7 @@ from benchmarks.train_step_process import NAMES, SystemProcess, _make_system
 from benchmarks.train_step_work import Terms, Work, initial_relations, useful_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
-from coder_jax.systems.group_system import MultiSimilarity
+from coder_jax.systems.group_losses import MultiSimilarity
 from coder_jax.training.system import OptimizerConfig
 from data_pipeline.process import BadInput
 

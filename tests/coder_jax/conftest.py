@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from short_run import licensed_model, one_device, source_for
 
-from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.batches.batch_maker import BatchMaker
 
 
 @pytest.fixture(scope="module")

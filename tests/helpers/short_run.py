@@ -16,8 +16,8 @@ from coder_jax.devices.mesh import make_mesh
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import ModelConfig
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec, RowPlan
-from data_pipeline.batches.stream import BatchMaker
 
 SPEC = BatchSpec(groups=2, triplets=4, repeats=2, row_length=64)
 

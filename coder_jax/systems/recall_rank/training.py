@@ -43,7 +43,7 @@ from coder_jax.systems.encoder_system import (
     read_term_blocks,
     trained_bert,
 )
-from coder_jax.systems.group_system import norm
+from coder_jax.systems.group_losses import norm
 from coder_jax.systems.recall_rank.candidates import (
     CandidateGenerator,
     mean_distances,

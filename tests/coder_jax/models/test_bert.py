@@ -30,8 +30,8 @@ from coder_jax.systems.trained_models import load_run
 from coder_jax.training import step as step_module
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from coder_jax.training.train import train
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import WordPieces, load_tokenizer, tokenize
 from data_pipeline.files.identity import read_json

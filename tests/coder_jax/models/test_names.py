@@ -19,7 +19,7 @@ from coder_jax.models.names import (
     name_vectors,
     new_name_encoder,
 )
-from data_pipeline.batches.names import Alphabet, RowSize, WordTable, numbered, pack_names
+from data_pipeline.batches.bne import Alphabet, RowSize, WordTable, numbered, pack_names
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.skip_gram.store import StringVectors
 

@@ -25,7 +25,7 @@ from coder_jax.report.pictures import (
 )
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
-from coder_jax.systems.group_system import Group
+from coder_jax.systems.group_losses import Group
 from data_pipeline.process import BadInput
 
 

@@ -11,7 +11,7 @@ from naive_losses import naive
 
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import unit_length
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     Group,
     MultiSimilarity,
     _distance,

@@ -10,7 +10,7 @@ import pytest
 from naive_losses import naive
 
 from coder_jax.systems.coder_v1 import CoderV1System
-from coder_jax.systems.group_system import Group, MultiSimilarity, cosine
+from coder_jax.systems.group_losses import Group, MultiSimilarity, cosine
 
 U, M, D, S = 3, 2, 6, 4
 K = U * M

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coder_jax.systems.group_system import Group
+from coder_jax.systems.group_losses import Group
 from coder_jax.systems.sapbert import SapBertSystem, _mined_triplets
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput

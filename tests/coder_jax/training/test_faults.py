@@ -146,9 +146,9 @@ def test_sigterm_during_an_evaluation_inside_training(folder, out):
 
 SLOW_DATA = """
 import itertools, os, time
-from data_pipeline.batches import stream
-stream._MOST_AT_ONCE = 1
-real = stream.BatchMaker._at_once
+from data_pipeline.batches import batch_maker
+batch_maker._MOST_AT_ONCE = 1
+real = batch_maker.BatchMaker._at_once
 def slow(self, steps):
     number = next(numbers)
     time.sleep(2 if 2 < number < 8 else 0)
@@ -156,7 +156,7 @@ def slow(self, steps):
         time.sleep(0.1)
     return real(self, steps)
 numbers = itertools.count()
-stream.BatchMaker._at_once = slow
+batch_maker.BatchMaker._at_once = slow
 """
 
 

@@ -13,7 +13,7 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig
-from coder_jax.systems.group_system import StartOfGroups
+from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.state import (
     _bytes_per_device,
     check_parts,

@@ -18,12 +18,12 @@ from coder_jax.models.hf_weights import random_bert, read_config
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig, _dropout_ids
-from coder_jax.systems.group_system import StartOfGroups
+from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.batches.stream import BatchMaker
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
 MODEL = ModelConfig(dtype="float32")

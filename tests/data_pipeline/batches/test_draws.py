@@ -11,6 +11,7 @@ from batch_twin import twin_key, twin_permute
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches import draws as shared_names
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.candidates import Classes, read_classes, write_classes
 from data_pipeline.batches.draws import (
     _MOST_PAIRS,
@@ -27,7 +28,6 @@ from data_pipeline.batches.draws import (
     _term_rows,
 )
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, StepCut, TermSpec
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, groups_of
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
 
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut, TermSpec
-from data_pipeline.batches.stream import BatchMaker
 
 GOLDEN = {
     "relations": (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
 
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import (
     MOST_SHAPES,
     _choose_sizes,
@@ -15,7 +16,6 @@ from data_pipeline.batches.packing import (
     plan_rows,
 )
 from data_pipeline.batches.spec import BatchSpec, StepCut
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.process import BadInput
 
 

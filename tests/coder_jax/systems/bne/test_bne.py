@@ -37,7 +37,7 @@ from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import check_proof
 from coder_jax.training.train import train
-from data_pipeline.batches.names import Alphabet, NameBatches
+from data_pipeline.batches.bne import Alphabet, NameBatches
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.process import BadInput
 

@@ -12,8 +12,8 @@ from tiny_run import dataset_for
 import coder_jax.training.step
 from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.training.train import train
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import RowPlan
-from data_pipeline.batches.stream import BatchMaker
 
 
 @pytest.fixture(scope="session")

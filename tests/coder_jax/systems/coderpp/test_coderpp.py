@@ -15,7 +15,7 @@ from neighbour_run import SPEC, K, config_of, files_in, index_of
 from coder_jax.encoding.embed import place
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems import coderpp as neighbours
-from coder_jax.systems.group_system import Group
+from coder_jax.systems.group_losses import Group
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import saved_steps

@@ -36,8 +36,8 @@ from coder_jax.training.start import load_start
 from coder_jax.training.state import _place_read
 from coder_jax.training.system import StepKey
 from coder_jax.training.train import train
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec, RowPlan
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.dataset.tokenizer import load_tokenizer
 
 DEPTHS = (2, 11, 12, 24)

@@ -21,7 +21,7 @@ from coder_jax.training.checkpoints import read_notes, read_params
 from coder_jax.training.start import load_start
 from coder_jax.training.system import Notes
 from coder_jax.training.train import train
-from data_pipeline.batches.stream import BatchMaker
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput

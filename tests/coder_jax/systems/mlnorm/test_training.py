@@ -26,9 +26,9 @@ from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, RunConfig, StepKey, check_proof
 from coder_jax.training.train import train
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import StepCut
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, groups_of
 

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from data_pipeline.batches.names import _UNKNOWN, MARKS, PACKED, Alphabet, NameBatches, NameSpec
+from data_pipeline.batches.bne import _UNKNOWN, MARKS, PACKED, Alphabet, NameBatches, NameSpec
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
@@ -232,7 +232,7 @@ def test_what_cannot_be_used_is_said(names, tmp_path):
 
 
 def test_concepts_without_synonyms_are_said(names, monkeypatch):
-    source = "data_pipeline.batches.names.words_of"
+    source = "data_pipeline.batches.bne.words_of"
     monkeypatch.setattr(source, lambda name: ["one"])
     with pytest.raises(BadInput, match="found 25 concepts, none with two names of different words"):
         source_of(names)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from naive_losses import naive
 
-from coder_jax.systems.group_system import (
+from coder_jax.systems.group_losses import (
     _init_relations,
     _log_one_plus_sum_exp,
     _multi_similarity_loss,
     _relation_matrices,
 )
-from coder_jax.systems.group_system import _relation_queries as queries_of_matrices
+from coder_jax.systems.group_losses import _relation_queries as queries_of_matrices
 
 PAPER = {"alpha": 2.0, "beta": 50.0, "base": 0.5, "margin": 0.1}
 

@@ -8,10 +8,10 @@ import pytest
 from batch_twin import twin_batch, twin_has_synonym, twin_likeness
 from tiny_dataset import tiny_dataset
 
+from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.draws import Draw
 from data_pipeline.batches.packing import rows_in_use
 from data_pipeline.batches.spec import BatchSpec, StepCut
-from data_pipeline.batches.stream import BatchMaker
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import open_dataset
