@@ -42,7 +42,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-_MUCH = 200 << 20  # bytes of memory
+_MOST, _MUCH = 2 << 30, 200 << 20  # bytes of memory
 _left = 0  # of it, when some was last given back
 _LIBC = ctypes.CDLL("libc.so.6") if sys.platform == "linux" else None
 
@@ -57,8 +57,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _programs_go_with_their_file() -> Iterator[None]:
     """Compiled programs of a file's tests would stay in memory: gigabytes, file after file."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    if _resident() > _MOST:
+        jax.clear_caches()
+        gc.collect()
     _give_memory_back()
 
 
