@@ -251,7 +251,7 @@ _INSTALL = (
 )
 # The extra of pyproject.toml that brings a package.
 _EXTRAS = {
-    **dict.fromkeys(("tensorflow", "tensorflow_datasets", "absl", "tensorboardX"), "train"),
+    **dict.fromkeys(("tensorflow", "tensorflow_datasets", "absl"), "train"),
     "torch": "torch",
     **dict.fromkeys(("gensim", "ahocorasick", "abbreviations", "bm25s", "ot"), "text"),
     **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),

@@ -10,6 +10,7 @@ import tomllib
 import pytest
 from tiny_bert import write_model
 from tiny_ontology import write_ontology
+from tiny_run import write_tiny_dataset
 
 # What no line of a package may import, not even inside a function.
 FORBIDDEN = {
@@ -124,7 +125,7 @@ def test_core_and_extras_are_the_requirements(repo):
     assert requirements(project["dependencies"] + sum(extras.values(), [])) == whole
 
 
-EXTRAS = ("tensorflow", "tensorflow_datasets", "tensorboardX", "torch", "gensim")
+EXTRAS = ("tensorflow", "tensorflow_datasets", "torch", "gensim")
 EXTRAS += ("ahocorasick", "abbreviations", "bm25s", "ot", "matplotlib", "s3fs")
 # Libraries that are there take these along: it is coder_jax that must not ask for them.
 WITHOUT_EXTRAS = f"""
@@ -164,6 +165,16 @@ def test_the_core_encodes_and_maps_with_an_ontology(tmp_path):
     assert [row["concept"] for row in rows][0] == "T:00003" and rows[0]["status"] == "exact"
     done = without_extras("encode", *command[:4], "--out", "v.npy", "list.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_core_trains_on_a_dataset_that_is_there(tmp_path):
+    write_model(tmp_path / "bert")
+    write_tiny_dataset(tmp_path / "data", tmp_path / "bert")
+    flags = "--groups 1 --triplets 4 --repeats 2 --row-length 64 --steps 2 --warmup-steps 1"
+    command = f"train --recipe small --data data --out run --init bert --eval-steps 0 {flags}"
+    done = without_extras(*command.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 steps; checkpoints" in done.stdout
 
 
 def test_a_verb_says_which_extra_it_lacks(tmp_path):

@@ -1,4 +1,4 @@
-"""Encode terms: one per line in, a NumPy file of unit vectors out.
+"""Encode terms, one per line, into a NumPy file of unit vectors.
 
 Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
 also be those of a dictionary: a TSV file of term<TAB>CUI, a table whose header names its columns

@@ -183,15 +183,12 @@ def embed_terms(
       BadInput: `max_length` is more than the positions that the encoder has.
       Stopped: a signal asked for it.
     """
-    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
-    distinct = list(slot)
-    vectors = aligned((len(distinct), bert.config.hidden_size), np.float32)
-    bar = progress_bar(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
-    with bar:
-        encoded = embed_chunks(
+
+    def encode(chunks: Iterable[Sequence[str]], bar: Progress) -> Iterator[np.ndarray]:
+        return embed_chunks(
             bert,
             tokenizer,
-            (distinct[first : first + _CHUNK_TERMS] for first in range(0, len(slot), _CHUNK_TERMS)),
+            chunks,
             pooling=pooling,
             max_length=max_length,
             attend_padding=attend_padding,
@@ -199,12 +196,40 @@ def embed_terms(
             rows=rows,
             bar=bar,
         )
-        for first, chunk in zip(range(0, len(slot), _CHUNK_TERMS), encoded, strict=True):
-            vectors[first : first + len(chunk)] = chunk
+
+    return embed_distinct(terms, bert.config.hidden_size, _CHUNK_TERMS, encode, progress=progress)
+
+
+def embed_distinct(
+    terms: Sequence[str],
+    width: int,
+    chunk: int,
+    encode: Callable[[Iterable[Sequence[str]], Progress], Iterator[np.ndarray]],
+    *,
+    progress: bool,
+) -> np.ndarray:
+    """float32 [n, D]: the vectors of terms in their order, each distinct term encoded once.
+
+    Args:
+      terms: n strings.
+      width: D.
+      chunk: distinct terms that are encoded together.
+      encode: from chunks of terms, and a bar that it moves, to the vectors of each chunk.
+      progress: show a progress bar on stderr.
+    """
+    slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
+    distinct = list(slot)
+    starts = range(0, len(distinct), chunk)
+    vectors = aligned((len(distinct), width), np.float32)
+    bar = progress_bar(total=len(distinct), unit=" terms", desc="encoding", disable=not progress)
+    with bar:
+        encoded = encode((distinct[first : first + chunk] for first in starts), bar)
+        for first, part in zip(starts, encoded, strict=True):
+            vectors[first : first + len(part)] = part
     if len(distinct) == len(terms):
         return vectors
     places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
-    repeated = aligned((len(terms), vectors.shape[1]), np.float32)
+    repeated = aligned((len(terms), width), np.float32)
     return np.take(vectors, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
 
 

@@ -16,7 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.embed import embed_chunks, embed_names, embed_terms, place_names
+from coder_jax.encoding.embed import (
+    embed_chunks,
+    embed_distinct,
+    embed_names,
+    embed_terms,
+    place_names,
+)
 from coder_jax.encoding.vector_files import hash_arrays, hash_weights
 from coder_jax.encoding.vector_files import unit as unit_rows
 from coder_jax.models.bert import Bert, split_encoder
@@ -28,8 +34,7 @@ from data_pipeline import process
 from data_pipeline.batches.bne import Alphabet
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
 from data_pipeline.files.identity import read_json
-from data_pipeline.files.whole import aligned
-from data_pipeline.process import BadInput, Progress, progress_bar
+from data_pipeline.process import BadInput, Progress
 from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import rules_hash
 
@@ -37,7 +42,24 @@ from data_pipeline.sources.text import rules_hash
 # The reader of terms for a BERT.
 
 
-class BertReader:
+class _WordPieces:
+    """What depends on a reader's tokenizer alone."""
+
+    tokenizer: Tokenizer
+
+    @cached_property
+    def tokenizer_hash(self) -> str:
+        """The hash of the tokenizer."""
+        return tokenizer_hash(self.tokenizer)
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the tokenizer lower-cases."""
+        normalizer = self.tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+
+class BertReader(_WordPieces):
     """Reads terms as word pieces.
 
     Args:
@@ -57,17 +79,6 @@ class BertReader:
     def structure(self) -> str:
         """All of the network's shape that vectors depend on."""
         return repr(self.bert.config)
-
-    @cached_property
-    def tokenizer_hash(self) -> str:
-        """The hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer)
-
-    @property
-    def lowercases(self) -> bool:
-        """Whether the tokenizer lower-cases."""
-        normalizer = self.tokenizer.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     @property
     def dtype(self) -> str:
@@ -166,24 +177,12 @@ class _ReaderOfDistinct(abc.ABC):
         rows: int | None,
         progress: bool,
     ) -> np.ndarray:
-        """float32 [n, D], in the order of cleaned terms, aligned for `search`; equal terms are
-        encoded once.
-        """
-        slot = {term: i for i, term in enumerate(dict.fromkeys(terms))}
-        distinct = list(slot)
-        found = aligned((len(distinct), self.width), np.float32)
-        bar = progress_bar(
-            total=len(distinct), unit=" terms", desc="encoding", disable=not progress
-        )
-        with bar:
-            for first in range(0, len(distinct), self.chunk_terms):
-                some = distinct[first : first + self.chunk_terms]
-                found[first : first + len(some)] = self._vectors(some, settings, unit, rows, bar)
-        if len(distinct) == len(terms):
-            return found
-        places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
-        repeated = aligned((len(terms), self.width), np.float32)
-        return np.take(found, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
+        """float32 [n, D]: the vectors of cleaned terms, in their order."""
+
+        def encode(chunks: Iterable[Sequence[str]], bar: Progress) -> Iterator[np.ndarray]:
+            return (self._vectors(list(some), settings, unit, rows, bar) for some in chunks)
+
+        return embed_distinct(terms, self.width, self.chunk_terms, encode, progress=progress)
 
     def embed_chunks(
         self,
@@ -302,7 +301,7 @@ ONNX_FILES = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
 _BATCH_TERMS = 64  # of much the same length, so that there is little padding
 
 
-class OnnxReader(_ReaderOfDistinct):
+class OnnxReader(_WordPieces, _ReaderOfDistinct):
     """Reads terms as word pieces, with ONNX Runtime on the CPU.
 
     Args:
@@ -310,7 +309,8 @@ class OnnxReader(_ReaderOfDistinct):
       backend: a key of `ONNX_FILES`.
 
     Raises:
-      BadInput: the file is not there, cannot be read, or ONNX Runtime is not installed.
+      BadInput: the file is not there, or cannot be read.
+      ModuleNotFoundError: ONNX Runtime is not installed.
     """
 
     chunk_terms = 1 << 14  # sorted by length together
@@ -345,17 +345,6 @@ class OnnxReader(_ReaderOfDistinct):
     def structure(self) -> str:
         """All of its shape that vectors depend on."""
         return f"{self.config!r} in {self.path.name}"
-
-    @cached_property
-    def tokenizer_hash(self) -> str:
-        """The hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer)
-
-    @property
-    def lowercases(self) -> bool:
-        """Whether the tokenizer lowercases terms."""
-        normalizer = self.tokenizer.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     @property
     def dtype(self) -> str:
@@ -432,12 +421,8 @@ class OnnxReader(_ReaderOfDistinct):
 
 def _session(path: Path) -> Any:
     """An ONNX file, ready to run."""
-    try:
-        import onnxruntime
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"{path} needs ONNX Runtime, which is not installed: pip install 'coder-jax[onnx]'"
-        ) from error
+    import onnxruntime  # of the extra `onnx`
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0

@@ -64,10 +64,15 @@ def add_onnx(folder: Path, *, int8: bool = False, heldout: Path | None = None) -
       heldout: a folder with mentions.tsv and dictionary.tsv, whose names are looked up by both.
 
     Raises:
-      BadInput: PyTorch or a package of the extra `onnx` is missing, or the encoder is no BERT.
+      BadInput: PyTorch is missing, or the encoder is no BERT.
+      ModuleNotFoundError: a package of the extra `onnx` is missing.
       RuntimeError: the vectors of model.onnx are not the export's. It is not left behind.
     """
-    _require_packages()
+    require_torch()
+    # Before any work: what is not installed is said by name, with the extra that brings it.
+    import onnxruntime  # noqa: F401
+    import onnxscript  # noqa: F401
+
     if is_name_encoder(folder):
         raise BadInput(f"--onnx: {folder} is an encoder of names (BNE); expected one with a BERT")
     settings = read_settings(folder)
@@ -89,18 +94,6 @@ def add_onnx(folder: Path, *, int8: bool = False, heldout: Path | None = None) -
     with (folder / "README.md").open("a", encoding="utf-8") as card:
         card.write(_section(checks))
     return checks
-
-
-def _require_packages() -> None:
-    require_torch()
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"--onnx: the package {error.name} is not installed: pip install 'coder-jax[onnx]'"
-        ) from error
 
 
 def _write_graph(folder: Path, path: Path, settings: EncoderSettings) -> None:

@@ -37,7 +37,7 @@ from data_pipeline.files.tables import (
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
-from data_pipeline.sources.read_source import is_release_folder, read_source
+from data_pipeline.sources.read_source import is_release, read_source
 from data_pipeline.sources.rrf import read_types
 from data_pipeline.sources.term_tables import (
     EXPECTED,
@@ -374,13 +374,6 @@ def _rows_of_medic(path: Path) -> _DictionaryRows:
 
 # -------------------------------------------------------------------------------------------------
 # The dictionary of a release or an ontology that was not built.
-
-
-def _is_release(path: Path) -> bool:
-    """Whether a path is a source of terms that a dataset could be built of, but no table."""
-    name = path.name.lower()
-    packed = name.endswith((".obo", ".obo.gz", ".zip", ".nlm"))
-    return packed or name.startswith("mrconso.rrf") or is_release_folder(path)
 
 
 @contextmanager
@@ -797,15 +790,15 @@ def read_dictionary(
     """
     path = local_file(path)
     choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
-    is_release = _is_release(path)
-    if path.is_dir() and not is_release and not (path / "manifest.json").is_file():
+    from_source = is_release(path)
+    if path.is_dir() and not from_source and not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
             "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
             "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
         )
-    if is_release or path.is_dir():
-        of = _rows_of_release if is_release else _rows_of_dataset
+    if from_source or path.is_dir():
+        of = _rows_of_release if from_source else _rows_of_dataset
         read: _DictionaryRows | None = of(path, choice, raw=raw)
     else:
         read = _rows_of_table(path, choice)
@@ -817,7 +810,7 @@ def read_dictionary(
             languages=read.languages,
             vocabularies=read.vocabularies,
             chosen=choice.record() | read.made_of,
-            dataset=path if path.is_dir() and not is_release else None,
+            dataset=path if path.is_dir() and not from_source else None,
             about_concepts=read.about_concepts,
         )
     for option, asked in choice.options().items():
@@ -859,7 +852,7 @@ def read_entries(path: Path) -> list[Entry]:
     Raises:
       BadInput: another thing, or a broken row.
     """
-    if path.is_dir() or _is_release(path):
+    if path.is_dir() or is_release(path):
         dictionary = read_dictionary(path, raw=True)
         grouped: dict[str, dict[str, None]] = {}
         for _, term, concept in dictionary.pairs():

@@ -4,7 +4,6 @@ files.
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Iterable
 from enum import StrEnum
@@ -48,12 +47,17 @@ def _kind_of(path: Path) -> _Kind:
         if name.endswith((".obo", ".obo.gz")):
             return _Kind.OBO
         return _Kind.TERMS if is_terms(path) else _Kind.RRF
-    names = _names(path)
-    if any(one.upper().startswith("MRCONSO.RRF") or one.lower().endswith(".nlm") for one in names):
+    return _kind_of_release(_names(path)) or _Kind.RRF
+
+
+def _kind_of_release(names: Iterable[str]) -> _Kind | None:
+    """The release that files of these names are; None for other files."""
+    lower = [name.lower() for name in names]
+    if any(name.startswith("mrconso.rrf") or name.endswith(".nlm") for name in lower):
         return _Kind.RRF
-    if any(one.removeprefix("x").startswith("sct2_Concept_") for one in names):
+    if any(name.removeprefix("x").startswith("sct2_concept_") for name in lower):
         return _Kind.SNOMED
-    return _Kind.LOINC if "loinc.csv" in map(str.lower, names) else _Kind.RRF
+    return _Kind.LOINC if "loinc.csv" in lower else None
 
 
 def _names(path: Path) -> list[str]:
@@ -69,12 +73,10 @@ def _names(path: Path) -> list[str]:
         return []
 
 
-def is_release_folder(path: Path) -> bool:
-    """Whether a folder holds the files of a release of the UMLS, SNOMED CT or LOINC."""
-    if not path.is_dir():
-        return False
-    known = re.compile(r"MRCONSO\.RRF.*|.*\.nlm|x?sct2_Concept_.*|loinc\.csv", re.IGNORECASE)
-    return any(known.fullmatch(name) for name in _names(path))
+def is_release(path: Path) -> bool:
+    """Whether a path is an ontology, a release or an archive: a source that is no table."""
+    is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
+    return is_file or _kind_of_release(_names(path)) is not None
 
 
 def source_paths(path: Path) -> list[Path]:
