@@ -174,13 +174,14 @@ def train(config: Config, source: BatchSource) -> RunResult:
         if saved is None:
             if run.extend:
                 raise BadInput(f"--extend: there is no run in {files.name}; see to --out")
-            recorded_start, initial = load_start(config, source)
-            saved = current = identity(to_json(config), source.identity, recorded_start)
+            began, initial = load_start(config, source)
+            saved = current = identity(to_json(config), source.identity, began)
         else:
             current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
             going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused
-            recorded_start = typed_run(saved, system.content, files.name).start
+        # As a run that resumes has it: what it could not read back fails before the first step.
+        recorded_start = typed_run(saved, system.content, files.name).start
         if is_first():
             claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
@@ -209,8 +210,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         if checkpoints.latest is None:
             if initial is None:  # the run stopped before its first checkpoint
                 again, initial = load_start(config, source, recorded_start)
-                began = identity(to_json(config), source.identity, again)["start"]
-                check_identity(saved["start"], began, f"the start of {files.name}")
+                found_again = identity(to_json(config), source.identity, again)["start"]
+                check_identity(saved["start"], found_again, f"the start of {files.name}")
             initial |= system.precompute(source, recorded_start, initial, files.folder)
             state = new_state(like, system, initial, step_of_run.parts, optimizer)
             first_step = 0
