@@ -57,7 +57,8 @@ class Ours(OnDevice):
         }
         like, parts = self.train_step.like, self.train_step.parts
         self.state = new_state(like, system, initial, parts, self.train_step.optimizer)
-        self.source = BatchMaker(open_dataset(work.data), work.spec, self.train_step.cut)
+        dataset, cut = open_dataset(work.data), self.train_step.cut
+        self.source = BatchMaker(dataset, work.spec, cut, shapes=work.shapes)
         self.feed = Feed(self.train_step.mesh, SaveClock(float("inf")))
 
     def prepare(self, step: int, terms: Terms) -> Fed:

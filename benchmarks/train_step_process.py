@@ -4,6 +4,7 @@ Alone in its process a system has its own threads, its own memory to be measured
 other libraries in its way. The process waits, idle, while it is another system's turn.
 """
 
+import functools
 import multiprocessing
 import os
 import time
@@ -112,11 +113,6 @@ class SystemProcess:
         work: what it is to do.
         with_huge_pages: whether it has memory in huge pages.
         make: gives the system of this name for this work.
-
-    Attributes:
-        name: of the system.
-        losses: of the first step on each batch.
-        start_s: seconds until then, imports and compilation included.
     """
 
     def __init__(
@@ -131,9 +127,22 @@ class SystemProcess:
         with huge_pages(with_huge_pages):
             self.process.start()
         theirs.close()
-        begun = self.answer()
-        self.losses: list[float] = begun["losses"]
-        self.start_s: float = begun["start_s"]
+
+    @functools.cached_property
+    def _begun(self) -> dict[str, Any]:
+        return self.answer()
+
+    @property
+    def losses(self) -> list[float]:
+        """Those of the first step on each batch; waits for them. Processes that were made before
+        anything is asked of them start side by side.
+        """
+        return self._begun["losses"]
+
+    @property
+    def start_s(self) -> float:
+        """Seconds until those steps were done, imports and compilation included; waits for it."""
+        return self._begun["start_s"]
 
     def answer(self) -> dict[str, Any]:
         """The next answer of the process.

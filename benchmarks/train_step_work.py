@@ -15,6 +15,7 @@ from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.training.system import OptimizerConfig
 from data_pipeline.batches.batch_maker import BatchMaker
+from data_pipeline.batches.packing import MOST_SHAPES
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import open_dataset
 
@@ -39,6 +40,8 @@ class Work:
     """Arithmetic of the encoder; of the recipe it is TF32 where the others have bfloat16."""
     dropout: bool
     """At the rate of the encoder's config.json, or none."""
+    shapes: int = MOST_SHAPES
+    """Numbers of rows that ours may compile; losses do not depend on it."""
     coder: CoderSystem = dataclasses.field(default_factory=CoderSystem)
     """The losses, and the rate of relations; batch and model are those of `spec` and `dtype`."""
     optimizer: OptimizerConfig = dataclasses.field(

@@ -1,8 +1,8 @@
 """The parts of a measurement on an accelerator: commands, requirements and time limits.
 
-Seconds are what one H200 with 16 cores and nothing compiled yet needs, where it was measured (a
-step of BERT-base takes 40 s to compile for one number of rows): they only divide the time, and what
-a part does not use goes to those after it.
+Seconds are what one H100 or H200 with 16 cores and nothing compiled yet needs, where it was
+measured (a step of BERT-base takes 40 s to compile for one number of rows): they only divide the
+time, and what a part does not use goes to those after it.
 """
 
 import dataclasses
@@ -162,8 +162,8 @@ class Maker:
             kind=MODELS,
             module="accelerator.models",
             arguments=(*self.sizes.shapes, *self.data, "--out", str(self.work)),
-            expected=20,
-            most=60,
+            expected=30,
+            most=90,
         )
 
     def parity(self, shape: str, expected: float, *, spare: bool = False) -> MeasuredPart:
@@ -203,8 +203,8 @@ class Maker:
             kind="encode",
             module="encode",
             arguments=("--model", str(self.work / shape), *terms, *self.sizes.encode),
-            expected=45,
-            most=100,
+            expected=90,
+            most=150,
             needs=(MODELS,),
             spare=spare,
         )
@@ -216,8 +216,8 @@ class Maker:
             kind="search",
             module="search",
             arguments=self.sizes.search,
-            expected=40,
-            most=90,
+            expected=75,
+            most=120,
         )
 
     def attention(self) -> MeasuredPart:
@@ -262,12 +262,12 @@ def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart
         MeasuredPart(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
         maker.models(),
         maker.parity(last, 110),
-        maker.train_step(first, 330, systems),
+        maker.train_step(first, 250, systems),
         maker.encode(last, "bfloat16"),
         maker.search(),
         maker.step(first, "bfloat16"),
         maker.attention(),
-        *(maker.train_step(shape, 180, systems) for shape in others),
+        *(maker.train_step(shape, 160, systems) for shape in others),
     ]
     flags = [maker.step(first, "bfloat16", spare=True, flag=flag) for flag in maker.sizes.flags]
     if not others:

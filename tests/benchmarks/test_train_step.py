@@ -180,7 +180,7 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
 
 def test_a_system_that_ends_is_named(folder, capfd):
     with pytest.raises(BadInput, match="process of ours ended with status 1"):
-        SystemProcess("ours", dataclasses.replace(work_in(folder), data=folder / "none"))
+        SystemProcess("ours", dataclasses.replace(work_in(folder), data=folder / "none")).answer()
     assert "none does not exist" in capfd.readouterr().err
 
 
