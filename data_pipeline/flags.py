@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -224,6 +225,7 @@ def _fields(of: Any) -> Iterator[_Field]:
             yield _Field(name, kind, default, flag, text)
 
 
+@functools.cache  # each class is asked for twice a command, and its source takes 15 ms to read
 def _texts(owner: type) -> dict[str, str]:
     """What stands below the fields of a class, in its source."""
     try:

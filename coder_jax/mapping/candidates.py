@@ -3,85 +3,28 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from sparse_dot_topn import sp_matmul_topn
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
 from coder_jax.encoding.search import search
 from coder_jax.mapping.coded_list import KINDS, Candidate
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
-# -------------------------------------------------------------------------------------------------
-# Similarity of letters: TF-IDF of character trigrams, and the most similar terms.
-#
-# It complements vectors of word pieces, which are weak at typing errors and at names of another
-# language that share a root with the dictionary's.
-
-_LETTERS = 3  # in a piece
-
-
-class _Characters:
-    """The terms of a dictionary by their three-letter pieces, the ends of words included.
-
-    Case and accents do not count. It holds about 250 bytes for each term.
-
-    Attributes:
-      terms: the strings, [n].
-    """
-
-    def __init__(self, terms: Sequence[str]):
-        self.terms = terms
-        from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
-
-        self._weigh = TfidfVectorizer(
-            analyzer="char_wb",  # pieces do not go over the ends of words
-            ngram_range=(_LETTERS, _LETTERS),
-            strip_accents="unicode",
-            sublinear_tf=True,
-            dtype=np.float32,
-        )
-        self._terms_by_piece: csr_matrix = self._weigh.fit_transform(terms).T.tocsr()
-
-    def most_alike(self, strings: Sequence[str], k: int) -> list[np.ndarray]:
-        """For each string the rows of up to k most similar terms that share a piece with it."""
-        if not strings:
-            return []
-        found = sp_matmul_topn(
-            self._weigh.transform(strings),
-            self._terms_by_piece,
-            top_n=min(k, len(self.terms)),
-            sort=True,
-            n_threads=os.cpu_count() or 1,
-        )
-        return np.split(found.indices.astype(np.int64), found.indptr[1:-1])
-
-    def similarity(self, strings: Sequence[str], rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For each string its similarity with some terms, float32 in [0, 1] as a cosine is.
-
-        Args:
-          strings: q strings.
-          rows: of each the rows of terms, int [m].
-        """
-        number = np.concatenate([np.zeros(0, np.int64), *rows])
-        if not len(number):  # scikit-learn takes no empty list
-            return [np.zeros(0, np.float32) for _ in strings]
-        distinct, place = np.unique(number, return_inverse=True)
-        terms = self._weigh.transform([self.terms[row] for row in distinct])
-        counts = [len(some) for some in rows]
-        asked = self._weigh.transform(strings)[np.repeat(np.arange(len(strings)), counts)]
-        cosines = np.asarray(asked.multiply(terms[place]).sum(axis=1)).ravel()
-        return np.split(cosines.astype(np.float32), np.cumsum(counts)[:-1])
-
-
-# -------------------------------------------------------------------------------------------------
-# Candidate concepts of a mention, by vectors, by letters, or by both.
-
+# Letters complement vectors of word pieces, which are weak at typing errors and at names of another
+# language that share a root with the dictionary's. Trigrams do not go over the ends of words; case
+# and accents do not count.
+_TRIGRAMS = {
+    "analyzer": "char_wb",
+    "ngram_range": (3, 3),
+    "strip_accents": "unicode",
+    "sublinear_tf": True,
+    "dtype": np.float32,
+}
 # Scores closer than this count as equal: rounding and packing move them by as much.
 SAME = 1e-6
 # How many terms of each kind are compared first; concepts often have several near terms.
@@ -127,7 +70,9 @@ class Candidates:
             raise BadInput(f"candidates: found {kind!r}; expected {', '.join(KINDS)}")
         self.encoder, self.encoded, self.kind = encoder, encoded, kind
         self.weight = WEIGHT_OF_LETTERS if weight is None else weight
-        self.characters = None if kind == "vectors" else _Characters(encoded.terms)
+        self.characters = None
+        if kind != "vectors":
+            self.characters = CharacterTfIdf(encoded.terms, **_TRIGRAMS)
 
     def with_weight(self, weight: float) -> Candidates:
         """The same with another weight of letters."""
@@ -190,7 +135,11 @@ class Candidates:
         cosines = self._cosines(vectors, rows)
         letters = [np.zeros(len(some), np.float32) for some in rows]
         if self.characters is not None:
-            letters = self.characters.similarity(strings, rows)
+            counts = [len(some) for some in rows]
+            of_string = np.repeat(np.arange(len(strings)), counts)
+            every = np.concatenate([np.zeros(0, np.int64), *rows])
+            found = self.characters.between(strings, of_string, every)
+            letters = np.split(found.astype(np.float32), np.cumsum(counts)[:-1])
         return [_Compared(*parts) for parts in zip(rows, cosines, letters, strict=True)]
 
     def _cosines(self, vectors: np.ndarray, rows: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,27 +15,30 @@ _SCORES_AT_ONCE = 1 << 24  # 128 MB
 
 
 class CharacterTfIdf:
-    """Cosine similarity of character TF-IDF vectors (smooth idf over the names); ties keep their
-    order.
+    """Cosine similarity of character TF-IDF vectors (smooth idf over the names).
+
+    It holds about 250 bytes for each name of some words.
 
     Args:
       names: N strings.
       longest: of the n-grams that are counted, in characters; 1: single characters.
+      counted: for scikit-learn's TfidfVectorizer, in place of all n-grams up to `longest`.
     """
 
-    def __init__(self, names: Sequence[str], longest: int = 1):
+    def __init__(self, names: Sequence[str], longest: int = 1, **counted: Any):
         from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
 
-        self._weigh = TfidfVectorizer(analyzer="char", ngram_range=(1, longest))
-        self._names = self._weigh.fit_transform(names).T.tocsr()
+        counted = counted or {"analyzer": "char", "ngram_range": (1, longest)}
+        self.names, self._weigh = names, TfidfVectorizer(**counted)
+        self._names_by_piece = self._weigh.fit_transform(names).T.tocsr()
 
     def similarity(self, strings: Sequence[str]) -> Iterator[np.ndarray]:
         """float64 [some, N], batch by batch of strings: their similarity with each name."""
-        at_once = max(1, _SCORES_AT_ONCE // self._names.shape[1])
+        at_once = max(1, _SCORES_AT_ONCE // self._names_by_piece.shape[1])
         for first in range(0, len(strings), at_once):
             process.poll()
             rows = self._weigh.transform(strings[first : first + at_once])
-            yield (rows @ self._names).toarray()
+            yield (rows @ self._names_by_piece).toarray()
 
     def between(self, strings: Sequence[str], rows: np.ndarray, names: np.ndarray) -> np.ndarray:
         """float64 [T]: the similarity of T pairs of a string and a name.
@@ -43,8 +48,30 @@ class CharacterTfIdf:
           rows: int [T], below S.
           names: int [T], below N.
         """
-        first, second = self._weigh.transform(strings)[rows], self._names.T.tocsr()[names]
-        return np.asarray(first.multiply(second).sum(axis=1)).ravel()
+        if not len(names):  # scikit-learn takes no empty list
+            return np.zeros(0)
+        distinct, place = np.unique(names, return_inverse=True)
+        named = self._weigh.transform([self.names[name] for name in distinct])[place]
+        asked = self._weigh.transform(strings)[rows]
+        return np.asarray(asked.multiply(named).sum(axis=1)).ravel()
+
+    def most_alike(self, strings: Sequence[str], k: int) -> list[np.ndarray]:
+        """For each string up to k most similar names that share a piece with it, best first.
+
+        It is for many names: `nearest` compares each string with all of them.
+        """
+        from sparse_dot_topn import sp_matmul_topn
+
+        if not strings:
+            return []
+        found = sp_matmul_topn(
+            self._weigh.transform(strings),
+            self._names_by_piece,
+            top_n=min(k, len(self.names)),
+            sort=True,
+            n_threads=os.cpu_count() or 1,
+        )
+        return np.split(found.indices.astype(np.int64), found.indptr[1:-1])
 
     def nearest(self, strings: Sequence[str], k: int, progress: str = "") -> np.ndarray:
         """int64 [strings, k]: the most similar names, best first; ties go to the earlier name.

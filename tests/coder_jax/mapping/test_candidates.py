@@ -5,10 +5,11 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder, nearest_concepts
-from coder_jax.mapping.candidates import SAME, Candidates, _Characters
+from coder_jax.mapping.candidates import _TRIGRAMS, SAME, Candidates
 from coder_jax.mapping.coded_list import KINDS
 from coder_jax.mapping.confidence import misspelt
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 TERMS = [
     *("Myocardial infarction", "Heart attack", "Hypertension", "High blood pressure"),
@@ -119,7 +120,9 @@ def test_the_first_of_each_weight_is_the_first_ranked(encoder, encoded):
 
 
 def test_the_most_alike_terms():
-    rows = _Characters(TERMS).most_alike(["HEPATITE", "", "blood pressure, high"], 2)
+    rows = CharacterTfIdf(TERMS, **_TRIGRAMS).most_alike(
+        ["HEPATITE", "", "blood pressure, high"], 2
+    )
     assert [some[:1].tolist() for some in rows] == [[6], [], [3]]
     assert rows[0].tolist() == [6, 7]
 
