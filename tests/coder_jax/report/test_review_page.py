@@ -29,7 +29,7 @@ def address(folder):
         path,
         toy_answers(),
         toy_dictionary(),
-        title="Ward <b>list</b>",
+        title="Ward <b>list</b>.csv",
         encoder_line="coder_eng (768 wide)",
         columns=toy_columns(),
     )
@@ -122,7 +122,7 @@ def load(page, path):
 
 
 def test_a_mention_and_its_candidates(page):
-    assert text_of(page, "h1") == "Ward <b>list</b>"
+    assert text_of(page, "h1") == "Ward <b>list</b>.csv"
     assert text_of(page, "#decided") == f"0 of {ROWS:,} decided" and current(page) == 0
     press(page, *"jjj")
     assert current(page) == 3 and text_of(page, "#detail h2") == HOSTILE[3]
