@@ -14,9 +14,12 @@ Rates count tokens that are not padding.
 """
 
 import argparse
+import dataclasses
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +117,8 @@ def measure(args: argparse.Namespace) -> list[Row]:
     ours, cold_s = timed(lambda: encoder.encode(terms))
 
     theirs: list[np.ndarray] = []
-    with load_peer(folder, encoder) as peer:
+    exact: dict[str, float] = {}
+    with load_peer(folder, encoder) as peer, tempfile.TemporaryDirectory() as work:
         tried, chosen = fastest(peer, variants(args), sample(terms, max(1, len(terms) // 4)))
 
         def encode_with_peer() -> None:
@@ -122,13 +126,15 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
         encode_with_peer()  # warm: it has seen every shape, as ours has in the call above
         difference = _check_same(ours, theirs[0], args.dtype)
-        rounds = alternate(
-            {
-                "coder_jax": lambda: encoder.encode(terms),
-                "sentence-transformers": encode_with_peer,
-            },
-            args.rounds,
-        )
+        rivals: dict[str, Callable[[], object]] = {
+            "coder_jax": lambda: encoder.encode(terms),
+            "sentence-transformers": encode_with_peer,
+        }
+        for name, other in _onnx_encoders(args, folder, encoder, Path(work)).items():
+            cosines = (ours * other.encode(terms)).sum(axis=1)
+            exact[name] = float(cosines.min())
+            rivals[name] = partial(other.encode, terms)
+        rounds = alternate(rivals, args.rounds)
     row = {
         "model": name_of(args.model),
         "source": source,
@@ -148,9 +154,38 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "peer": str(chosen),
         "peers_tried": tried,
         "max_difference": difference,
+        "least_cosine": exact,
         **measured(args.dtype, args.limit_seconds),
     }
     return [row]
+
+
+def _onnx_encoders(
+    args: argparse.Namespace, folder: Path, encoder: Any, work: Path
+) -> dict[str, Any]:
+    """Our encoder on ONNX Runtime, in float32 and int8; none without --onnx."""
+    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.readers import ONNX_FILES
+    from coder_jax.export.onnx_files import write_graph, write_int8
+
+    if not args.onnx:
+        return {}
+    for file in folder.iterdir():
+        if file.is_file():
+            (work / file.name).symlink_to(file.resolve())
+    whole, small = (work / name for name in ONNX_FILES.values())
+    write_graph(work, whole, encoder.settings)
+    write_int8(whole, small)
+    settings = dataclasses.asdict(encoder.settings)
+    del settings["attend_padding"]
+    return {
+        f"coder_jax, --backend {backend}": TermEncoder.from_pretrained(
+            work,
+            backend=backend,  # type: ignore[arg-type]
+            **settings,
+        )
+        for backend in ONNX_FILES
+    }
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -181,12 +216,14 @@ def table(rows: list[Row]) -> str:
     ]
     for name, taken in seconds.items():
         rate = row["flops"] / taken
-        name += f" ({row['peer']})" if name != "coder_jax" else ""
+        name += f" ({row['peer']})" if name == "sentence-transformers" else ""
         lines.append(
             f"| {name} | {taken:.2f} | {row['num_terms'] / taken:,.0f} | {rate / 1e9:,.0f} "
             f"| {rate / row['peak_flops']:.0%} |"
         )
     ratio = seconds["sentence-transformers"] / seconds["coder_jax"]
+    for name, cosine in row["least_cosine"].items():
+        lines.append(f"\n{name}: cosine to the vectors of coder_jax at least {cosine:.6f}.")
     lines.append(
         f"\n{ratio:.2f} times as fast. {row['source']}: {row['tokens']:,} tokens, the longest term "
         f"{row['longest']}; pooling {row['pooling']}; huge pages: {row['huge_pages']}. Vectors "
@@ -213,6 +250,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         nargs="+",
         default=[16, 32, 64, 128, 256],
         help="of sentence-transformers, to choose from (default: 16 to 256)",
+    )
+    parser.add_argument(
+        "--onnx", action="store_true", help="our encoder on ONNX Runtime too, float32 and int8"
     )
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"

@@ -5,6 +5,8 @@ A reader is what an encoder reads terms with: a BERT and its tokenizer, or an en
 
 from __future__ import annotations
 
+import importlib.util
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -16,7 +18,7 @@ import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.readers import BertReader, NameReader, OnnxReader
+from coder_jax.encoding.readers import ONNX_FILES, BertReader, NameReader, OnnxReader
 from coder_jax.encoding.search import search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
@@ -439,6 +441,26 @@ class TermEncoder:
         encoder.name, encoder.folder = str(path_or_hub_id), folder
         encoder.languages = read_languages(folder)
         return encoder
+
+    def rates_of_backends(self, terms: Sequence[str]) -> dict[str, float]:
+        """Terms per second of each backend that this encoder's folder has; {} if only jax.
+
+        Each encodes the terms twice, and the second time counts: in the first jax compiles.
+        """
+        folder, settings = self.folder, asdict(self.settings)
+        if folder is None or settings.pop("attend_padding"):
+            return {}
+        there: list[Any] = [name for name, file in ONNX_FILES.items() if (folder / file).is_file()]
+        if not there or importlib.util.find_spec("onnxruntime") is None:
+            return {}
+        rates = {}
+        for backend in ("jax", *there):
+            encoder = TermEncoder.from_pretrained(folder, backend=backend, **settings)
+            for _ in range(2):
+                started = time.perf_counter()
+                encoder.encode(terms)
+                rates[backend] = len(terms) / (time.perf_counter() - started)
+        return rates
 
     @cached_property
     def weights_hash(self) -> str | None:

@@ -242,6 +242,7 @@ class Encoder(Protocol):
     def width(self) -> int: ...
     @property
     def weights_hash(self) -> str | None: ...
+    def rates_of_backends(self, terms: Sequence[str]) -> dict[str, float]: ...
     def encode_chunks(
         self, chunks: Iterable[Sequence[str]], *, unit: bool = True, bar: Any = None
     ) -> Iterator[np.ndarray]: ...
@@ -568,6 +569,8 @@ def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 # `whole_folder`: it becomes files, the work on it goes on, and several hosts write in it.)
 
 _ABOUT, _JOINED, _LOCK = "about.json", "joined.npy", "lock"
+# From so many terms on, which take some half a minute, backends are compared on so many first.
+_COMPARED_FROM, _COMPARED_TERMS = 20_000, 512
 
 
 def write_vectors(
@@ -694,7 +697,10 @@ def _write_chunks(
     mine = range(host_index(), terms.chunks, host_count())
     missing = [number for number in mine if not _chunk_file(work, number).exists()]
     sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
-    done = sum(sizes.values()) - sum(sizes[number] for number in missing)
+    left = sum(sizes[number] for number in missing)
+    done = sum(sizes.values()) - left
+    if progress and is_first() and left >= _COMPARED_FROM:
+        _tell_backends(encoder.rates_of_backends(terms.chunk(missing[0])[:_COMPARED_TERMS]))
     with (
         progress_bar(
             total=sum(sizes.values()),
@@ -714,6 +720,16 @@ def _write_chunks(
             under_way = disk.submit(_save_chunk, _chunk_file(work, number), chunk, kind.dtype)
         if under_way is not None:
             under_way.result()
+
+
+def _tell_backends(rates: dict[str, float]) -> None:
+    """Says which backend is fastest on this machine, where there is a choice."""
+    if rates:
+        each = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
+        tell(
+            f"terms per second on this machine: {each}. Choose with --backend; the model card says "
+            "how exact each is"
+        )
 
 
 def _chunk_file(work: Path, number: int) -> Path:

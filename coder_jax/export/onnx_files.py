@@ -79,13 +79,13 @@ def add_onnx(folder: Path, *, int8: bool = False, heldout: Path | None = None) -
     encoder = TermEncoder.from_pretrained(folder)
     ours = encoder.encode(PROBE_TERMS)
     whole, small = (folder / name for name in ONNX_FILES.values())
-    _write_graph(folder, whole, settings)
+    write_graph(folder, whole, settings)
     try:
         theirs = TermEncoder.from_pretrained(folder, backend="onnx").encode(PROBE_TERMS)
         what = f"the vectors of {whole.name}"
         checks = OnnxChecks(largest_difference(ours, theirs, what, folder, _TOLERANCE))
         if int8:
-            _write_int8(whole, small)
+            write_int8(whole, small)
             checks = _check_int8(encoder, folder, checks, ours, heldout)
     except BaseException:
         whole.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def add_onnx(folder: Path, *, int8: bool = False, heldout: Path | None = None) -
     return checks
 
 
-def _write_graph(folder: Path, path: Path, settings: EncoderSettings) -> None:
+def write_graph(folder: Path, path: Path, settings: EncoderSettings) -> None:
     """The encoder as an ONNX graph of any number of terms of any length."""
     import torch
     from transformers import AutoModel
@@ -136,7 +136,7 @@ def _write_graph(folder: Path, path: Path, settings: EncoderSettings) -> None:
         )
 
 
-def _write_int8(whole: Path, small: Path) -> None:
+def write_int8(whole: Path, small: Path) -> None:
     """Weights of eight bits; what goes through them is rounded as it comes."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

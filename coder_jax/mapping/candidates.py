@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from data_pipeline.terminology.tf_idf import CharacterTfIdf
 # Letters complement vectors of word pieces, which are weak at typing errors and at names of another
 # language that share a root with the dictionary's. Trigrams do not go over the ends of words; case
 # and accents do not count.
-_TRIGRAMS = {
+_TRIGRAMS: dict[str, Any] = {
     "analyzer": "char_wb",
     "ngram_range": (3, 3),
     "strip_accents": "unicode",

@@ -29,6 +29,7 @@ ROW = {
     "longest": 40,
     "pooling": "mean",
     "max_difference": 3e-7,
+    "least_cosine": {},
     "huge_pages": "all",
     "cold_s": 4.0,
     "tokenize_s": 0.1,

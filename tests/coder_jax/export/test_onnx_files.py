@@ -10,6 +10,7 @@ import tiny_roberta
 from tiny_bert import TERMS
 
 from coder_jax import TermEncoder
+from coder_jax.encoding import vector_files
 from coder_jax.encoding.readers import ONNX_FILES, OnnxReader
 from coder_jax.export import onnx_files
 from coder_jax.export.folder import PROBE_TERMS, export_encoder
@@ -96,6 +97,21 @@ def test_int8_is_near_and_the_card_says_how_near(folder):
     assert "acc@1 of held-out names 100.0 (float32: 100.0)" in str(checks)
 
 
+def test_the_fastest_backend_is_named(folder, tmp_path, capsys, monkeypatch):
+    encoder = TermEncoder.from_pretrained(folder[0])
+    rates = encoder.rates_of_backends(TERMS)
+    assert list(rates) == ["jax", *ONNX_FILES] and min(rates.values()) > 0
+
+    monkeypatch.setattr(TermEncoder, "rates_of_backends", lambda self, terms: {"jax": len(terms)})
+    listed = vector_files.TermList(TERMS, 4)
+    about = vector_files.about_vectors(encoder, "x", "0" * 64, listed, "float32")
+    vector_files.write_vectors(encoder, listed, tmp_path / "few.npy", about)
+    assert "terms per second" not in capsys.readouterr().err, "comparing would take longest"
+    monkeypatch.setattr(vector_files, "_COMPARED_FROM", len(TERMS))
+    vector_files.write_vectors(encoder, listed, tmp_path / "many.npy", about)
+    assert "terms per second on this machine: jax 4. Choose" in capsys.readouterr().err
+
+
 def test_backends_are_told_apart(folder):
     """So that kept vectors of a dictionary are those of the backend that is asked for."""
     encoders = [TermEncoder.from_pretrained(folder[0], backend=b) for b in ("jax", *ONNX_FILES)]
@@ -126,13 +142,13 @@ def test_files_that_differ_are_not_left(tmp_path, monkeypatch):
     out = exported(tmp_path)
     before = sorted(path.name for path in out.iterdir())
     card = (out / "README.md").read_text()
-    real = onnx_files._write_graph
+    real = onnx_files.write_graph
 
     def other_pooling(folder, path, settings):
         tiny_bert.write_model(tmp_path / "other", seed=1)
         real(tmp_path / "other", path, dataclasses.replace(read_settings(folder)))
 
-    monkeypatch.setattr(onnx_files, "_write_graph", other_pooling)
+    monkeypatch.setattr(onnx_files, "write_graph", other_pooling)
     with pytest.raises(RuntimeError, match="the vectors of model.onnx differ"):
         add_onnx(out)
     assert sorted(path.name for path in out.iterdir()) == before
