@@ -173,7 +173,7 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     ] = None
     encoding: Annotated[
         str | None,
-        Flag("encoding of the list, such as latin-1 or cp1252 (default: UTF-8)", "NAME"),
+        Flag("encoding of the list, such as cp1252 (Excel) or latin-1 (default: UTF-8)", "NAME"),
     ] = None
     sheet: Annotated[str | None, Flag("sheet of an .xlsx file (default: the first)", "NAME")] = None
     by: Annotated[
@@ -390,6 +390,11 @@ def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
                 f"{options.model} --dictionary {options.dictionary} --benchmark own=TERMS.tsv "
                 f"--cutoffs {path} --json results.json, or give --min-similarity"
             )
+        tell(
+            "warning: how often near terms are right was not measured for this model, so "
+            "confidence stays empty; measure it with `evaluate --cutoffs`, or look at each near "
+            "term"
+        )
         return _Chosen(wanted, None, Rule(least))
     kind = measured.candidates
     if options.candidates not in (None, kind):

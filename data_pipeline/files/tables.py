@@ -273,7 +273,8 @@ _LOOKED_AT = 200  # rows, to tell which separator a file has
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
 _PACKED_XML = b"PK\x03\x04"  # a zip archive, as a workbook is
 _GIVE_ENCODING = (
-    "give --encoding latin-1, or what else it was saved in (cp1252, utf-16), or save it as UTF-8"
+    "give --encoding cp1252 (Excel's), or what else it was saved in (latin-1, utf-16), or save it "
+    "as UTF-8"
 )
 
 

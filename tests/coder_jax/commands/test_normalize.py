@@ -306,6 +306,8 @@ def measured(files, sure, dictionary=8):
 
 
 def test_as_precise_as_asked_for(run_of_normalize_tables, files, capsys):
+    run_of_normalize_tables("--column", "local term")
+    assert "was not measured for this model, so confidence stays" in capsys.readouterr().err
     measured(files, 0.5)
     common = ("--column", "local term", "--cutoffs", "cutoffs.json")
     rows = run_of_normalize_tables(*common, "--precision", "0.9", "--language", "GER")
