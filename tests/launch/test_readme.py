@@ -156,6 +156,9 @@ def test_the_commands_of_all_pages_are_spelled_right(repo):
             assert (repo / words[1]).is_file(), (file, words)
             if words[1] == "launch/train.sh":
                 parse_launched(words[2:])
+        elif words[0] == "uvx":
+            assert words[1:4] == ["--from", ".", "coder-jax"], (file, words)
+            parse(["coder_jax", *words[4:]])
         elif words[:2] == ["python", "-m"]:
             seen.add(words[2] if words[2] != "coder_jax" else words[3])
             if words[2].startswith(("benchmarks.", "launch.")):
