@@ -116,7 +116,7 @@ def coder_eng() -> Config[CoderSystem]:
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
             --tokenizer microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract --hold-out 2000 \\
-            --out datasets/umls_eng
+            --keep-suppressed --out datasets/umls_eng
         bash launch/train.sh --recipe coder_eng --data datasets/umls_eng --out runs/coder_eng
 
     The paper's scores (acc@1, mean of the tokens): Cadec 59.77, PsyTar 53.92. Not trained to its
@@ -130,8 +130,13 @@ def coder_eng() -> Config[CoderSystem]:
 def coder_all() -> Config[CoderSystem]:
     """CODER_ALL of the paper: multilingual BERT, 125,000 steps, terms of all languages.
 
-    As `coder_eng`, on a dataset that was built without --languages. Most rows join English terms
-    then, as in the paper; with --names languages the terms of a concept take turns by language. The
+        python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG CZE FRE GER \\
+            ITA JPN POR RUS SPA DUT CHI --tokenizer bert-base-multilingual-cased \\
+            --hold-out 2000 --keep-suppressed --out datasets/umls_all
+        bash launch/train.sh --recipe coder_all --data datasets/umls_all --out runs/coder_all
+
+    As `coder_eng`, in the eleven languages that the paper names. Most rows join English terms, as
+    in the paper; with --names languages the terms of a concept take turns by language. The
     paper's scores: Cadec 56.02, PsyTar 43.86. Its "1M steps" are read as the released code counts,
     micro-batches of which every eighth is followed by an update: 125,000 updates. One week on one
     RTX 2080 Ti, which the first paper states for as many, fits that reading alone: it is 423 terms

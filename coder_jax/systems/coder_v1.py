@@ -196,8 +196,8 @@ def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
 #
 # | value | where it stands |
 # |---|---|
-# | 256 terms in a group, at most 8 of a concept; 8 groups in a step; rate 2e-5 | paper, section 4.1
-#     |
+# | 256 terms in a group; 8 groups in a step; rate 2e-5 | paper, sections 3.2 and B.1 |
+# | at most 8 pairs of a triplet | released code; the paper, 3.2: at most 8 terms of a concept |
 # | mu 1, margin 1 | paper, section 3 |
 # | AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
 # | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code
@@ -209,6 +209,8 @@ _PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256
 def coder_v1_eng() -> Config[CoderV1System]:
     """CODER v1, English: BioBERT, 125,000 steps, TransE with corrupted tails (MS+REL).
 
+        python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
+            --tokenizer dmis-lab/biobert-v1.1 --keep-suppressed --out datasets/umls_eng
         bash launch/train.sh --recipe coder_v1_eng --data datasets/umls_eng --out runs/coder_v1_eng
 
     One week on one RTX 2080 Ti in the paper. Its "1M steps" are read as the released code counts,
@@ -216,9 +218,10 @@ def coder_v1_eng() -> Config[CoderV1System]:
     fits the week: 423 terms a second are 7 TFLOP/s at 32 tokens a term, while 1,000,000 updates
     would be four times the card's float32 peak. This is an inference, not a sentence of the paper.
 
-    A group as in the paper and its code: of a triplet at most 8 pairs, as many as head and tail
-    both have terms for, none of which is shown twice; further triplets until the group is full; and
-    for each pair a corrupted tail of its own, a term of another random concept.
+    A group as in the released code: of a triplet at most 8 pairs, as many as head and tail both
+    have terms for, none of which is shown twice; further triplets until the group is full; and for
+    each pair a corrupted tail of its own, a term of another random concept. The paper allows 8
+    terms of a concept in a batch; a concept of several triplets may have more here.
     """
     return Config(
         recipe="coder_v1_eng",
@@ -231,7 +234,13 @@ def coder_v1_eng() -> Config[CoderV1System]:
 
 
 def coder_v1_all() -> Config[CoderV1System]:
-    """CODER v1 of all languages: multilingual BERT."""
+    """CODER v1 of the twelve languages that the paper names: multilingual BERT.
+
+        python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG CZE FRE GER \\
+            ITA JPN POR RUS SPA DUT KOR CHI --tokenizer bert-base-multilingual-cased \\
+            --keep-suppressed --out datasets/umls_all
+        bash launch/train.sh --recipe coder_v1_all --data datasets/umls_all --out runs/coder_v1_all
+    """
     base = coder_v1_eng()
     model = ModelConfig(init="bert-base-multilingual-cased")
     system = dataclasses.replace(base.system, model=model)

@@ -325,7 +325,8 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
     """CODER++ of the released command: CODER_ENG trained on, 312,500 steps of 64 groups.
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
-            --tokenizer GanjinZero/UMLSBert_ENG --hold-out 2000 --out datasets/umls_eng
+            --tokenizer GanjinZero/UMLSBert_ENG --hold-out 2000 --keep-suppressed \\
+            --out datasets/umls_eng
         bash launch/train.sh --recipe coderpp --data datasets/umls_eng --out runs/coderpp \\
             --search bfloat16
 

@@ -807,7 +807,8 @@ def mlnorm() -> Config[MLNormSystem]:
 
         python -m data_pipeline.build --source umls-2014AB.zip --languages FRE ENG --mirror FRE \\
             --semantic-groups ANAT CHEM DEVI DISO GEOG LIVB OBJC PHEN PHYS PROC --cleaning mlnorm \\
-            --max-length 100 --tokenizer bert-base-multilingual-uncased --out data/fr_mirror
+            --max-length 100 --tokenizer bert-base-multilingual-uncased --keep-suppressed \\
+            --out data/fr_mirror
         bash launch/train.sh --recipe mlnorm --data data/fr_mirror --out runs/s1
 
     Five hours on one P40 in the paper. Its score with French and English terms alone: F1 .678 on
@@ -829,7 +830,8 @@ def mlnorm_classes() -> Config[MLNormClassesSystem]:
 
         python -m data_pipeline.build --source umls-2014AB.zip --languages FRE ENG --mirror FRE \\
             --sources ENG=CHV,SNOMEDCT_US,MTH,NCI,MSH --semantic-groups ... --cleaning mlnorm \\
-            --max-length 100 --tokenizer bert-base-multilingual-uncased --out data/fr_all
+            --max-length 100 --tokenizer bert-base-multilingual-uncased --keep-suppressed \\
+            --out data/fr_all
         bash launch/train.sh --recipe mlnorm_classes --data data/fr_all --from runs/s1 --out runs/s2
 
     Two hours on one P40 in the paper. Its scores after both steps: F1 .765 on Quaero's EMEA of
