@@ -131,8 +131,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "sentence-transformers": encode_with_peer,
         }
         for name, other in _onnx_encoders(args, folder, encoder, Path(work)).items():
-            cosines = (ours * other.encode(terms)).sum(axis=1)
-            exact[name] = float(cosines.min())
+            exact[name] = float((ours * other.encode(terms)).sum(axis=1).min())
             rivals[name] = partial(other.encode, terms)
         rounds = alternate(rivals, args.rounds)
     row = {
@@ -176,13 +175,10 @@ def _onnx_encoders(
     whole, small = (work / name for name in ONNX_FILES.values())
     write_graph(work, whole, encoder.settings)
     write_int8(whole, small)
-    settings = dataclasses.asdict(encoder.settings)
-    del settings["attend_padding"]
+    settings: dict[str, Any] = dataclasses.asdict(encoder.settings)
     return {
         f"coder_jax, --backend {backend}": TermEncoder.from_pretrained(
-            work,
-            backend=backend,  # type: ignore[arg-type]
-            **settings,
+            work, **settings, backend=backend
         )
         for backend in ONNX_FILES
     }

@@ -447,15 +447,15 @@ class TermEncoder:
 
         Each encodes the terms twice, and the second time counts: in the first jax compiles.
         """
-        folder, settings = self.folder, asdict(self.settings)
-        if folder is None or settings.pop("attend_padding"):
+        folder = self.folder
+        if folder is None or self.settings.attend_padding:  # which jax alone has
             return {}
-        there: list[Any] = [name for name, file in ONNX_FILES.items() if (folder / file).is_file()]
+        there = [name for name, file in ONNX_FILES.items() if (folder / file).is_file()]
         if not there or importlib.util.find_spec("onnxruntime") is None:
             return {}
         rates = {}
         for backend in ("jax", *there):
-            encoder = TermEncoder.from_pretrained(folder, backend=backend, **settings)
+            encoder = TermEncoder.from_pretrained(folder, backend=backend, **asdict(self.settings))
             for _ in range(2):
                 started = time.perf_counter()
                 encoder.encode(terms)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -296,8 +296,9 @@ class NameReader(_ReaderOfDistinct):
 # Encoders as ONNX files, which ONNX Runtime runs: often the fastest on a CPU.
 # `coder_jax.export.onnx_files` writes such files into an export.
 
+_OnnxBackend = Literal["onnx", "onnx-int8"]
 # The backends of `TermEncoder.from_pretrained` that read such a file, and its name in a folder.
-ONNX_FILES = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
+ONNX_FILES: dict[_OnnxBackend, str] = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
 _BATCH_TERMS = 64  # of much the same length, so that there is little padding
 
 
@@ -315,7 +316,7 @@ class OnnxReader(_WordPieces, _ReaderOfDistinct):
 
     chunk_terms = 1 << 14  # sorted by length together
 
-    def __init__(self, folder: Path, backend: str):
+    def __init__(self, folder: Path, backend: _OnnxBackend):
         self.path = folder / ONNX_FILES[backend]
         if not self.path.is_file():
             raise BadInput(

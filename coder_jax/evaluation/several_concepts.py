@@ -171,7 +171,7 @@ def _nearest_by_tf_idf(
     """
     from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
-    return CharacterTfIdf(names, longest).nearest(mentions, k)
+    return CharacterTfIdf(names, ngram_range=(1, longest)).nearest(mentions, k)
 
 
 def _nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:

@@ -128,7 +128,7 @@ def coder_eng() -> Config[CoderSystem]:
 
 
 def coder_all() -> Config[CoderSystem]:
-    """CODER_ALL of the paper: multilingual BERT, 125,000 steps, terms of all languages.
+    """CODER_ALL of the paper: multilingual BERT, 125,000 steps, terms of eleven languages.
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG CZE FRE GER \\
             ITA JPN POR RUS SPA DUT CHI --tokenizer bert-base-multilingual-cased \\

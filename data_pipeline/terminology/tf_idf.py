@@ -17,19 +17,17 @@ _SCORES_AT_ONCE = 1 << 24  # 128 MB
 class CharacterTfIdf:
     """Cosine similarity of character TF-IDF vectors (smooth idf over the names).
 
-    It holds about 250 bytes for each name of some words.
+    With trigrams it holds about 250 bytes for each name.
 
     Args:
       names: N strings.
-      longest: of the n-grams that are counted, in characters; 1: single characters.
-      counted: for scikit-learn's TfidfVectorizer, in place of all n-grams up to `longest`.
+      counted: what is counted, as for scikit-learn's TfidfVectorizer; else single characters.
     """
 
-    def __init__(self, names: Sequence[str], longest: int = 1, **counted: Any):
+    def __init__(self, names: Sequence[str], **counted: Any):
         from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
 
-        counted = counted or {"analyzer": "char", "ngram_range": (1, longest)}
-        self.names, self._weigh = names, TfidfVectorizer(**counted)
+        self.names, self._weigh = names, TfidfVectorizer(**{"analyzer": "char", **counted})
         self._names_by_piece = self._weigh.fit_transform(names).T.tocsr()
 
     def similarity(self, strings: Sequence[str]) -> Iterator[np.ndarray]:

@@ -12,6 +12,7 @@ from benchmarks import encode
 from benchmarks.encode_peer import Variant, variants
 from benchmarks.encoder_flops import encoder_flops
 from benchmarks.rounds import alternate, medians
+from coder_jax.encoding.readers import ONNX_FILES
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.modernbert import ModernBertConfig
 from data_pipeline.process import BadInput
@@ -29,7 +30,7 @@ ROW = {
     "longest": 40,
     "pooling": "mean",
     "max_difference": 3e-7,
-    "least_cosine": {},
+    "least_cosine": {"coder_jax, --backend onnx": 0.999},
     "huge_pages": "all",
     "cold_s": 4.0,
     "tokenize_s": 0.1,
@@ -42,6 +43,7 @@ def test_the_table_has_rates_shares_and_the_ratio():
     assert "| coder_jax | 2.00 | 500 | 100 | 25% |" in text
     name = "sentence-transformers (batch_size 32, float32)"
     assert f"| {name} | 5.00 | 200 | 40 | 10% |" in text
+    assert "coder_jax, --backend onnx: cosine to the vectors of coder_jax at least 0.999" in text
     assert "2.50 times as fast" in text and "at most 3e-07" in text and "pages: all" in text
 
 
@@ -119,12 +121,15 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     pytest.importorskip("sentence_transformers")
     report = tmp_path / "encode.json"
     arguments = ["--terms", "60", "--rounds", "2", "--batch-sizes", "16", "--json", str(report)]
+    arguments.append("--onnx")
     assert encode.main(arguments) == 0
     (row,) = json.loads(report.read_text())["rows"]
     assert row["max_difference"] < 1e-5 and row["num_terms"] == 60
     assert row["huge_pages"] == "all" and set(encode._SETTINGS) <= row.keys()
     assert quick == ["glibc.malloc.hugetlb=1", "set up"]
     assert len(row["rounds"]["coder_jax"]) == 2 and row["cold_s"] > 0
+    exact, small = (row["least_cosine"][f"coder_jax, --backend {one}"] for one in ONNX_FILES)
+    assert exact > 1 - 1e-5 > small > 0.9
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
 
 

@@ -147,7 +147,7 @@ class Review {
     const decided = [...this.decisions.of].sort(([a], [b]) => a - b);
     const fields = ([row, { verdict, concept, note }]) => [this.rows[row].mention, concept ?? "", this.terms.name(concept), verdict, note];
     const address = URL.createObjectURL(new Blob([csvOf(decided.map(fields))], { type: "text/csv" }));
-    const name = document.querySelector("h1").textContent.trim().replace(/\.(csv|tsv|txt|xlsx)$/i, "").replace(/[^\p{L}\p{N}.-]+/gu, " ").trim().replaceAll(" ", "_");
+    const name = document.querySelector("h1").textContent.replace(/\.(csv|tsv|txt|xlsx)$/i, "").replace(/[^\p{L}\p{N}.-]+/gu, " ").trim().replaceAll(" ", "_");
     make("a", "", { href: address, download: `${name}_decisions.csv` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
     this.decisions.saved();

@@ -14,7 +14,14 @@ from tiny_bert import TERMS, TINY, VOCABULARY, random_model, write_model
 from transformers_twin import check_vectors, torch_vectors
 
 from coder_jax.models.bert_config import POOLINGS
-from coder_jax.models.hf_weights import _part_of, check_vocabulary, load_bert, name_table, to_hf
+from coder_jax.models.hf_weights import (
+    _part_of,
+    abstract_bert,
+    check_vocabulary,
+    load_bert,
+    name_table,
+    to_hf,
+)
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
@@ -34,6 +41,17 @@ def tiny_folder(tmp_path_factory):
 def folder(tiny_folder, tmp_path):
     """A copy to damage."""
     return shutil.copytree(tiny_folder, tmp_path / "tiny")
+
+
+def test_a_structure_that_is_changed_is_no_one_elses(tiny_folder):
+    """What is kept of a structure is made once, and each asks for one of its own."""
+    config = load_bert(tiny_folder)[0].config
+    one, other = abstract_bert(config), abstract_bert(config)
+    one.layers[0].qkv.kernel = nnx.Param(jnp.zeros((2, 2)))
+    del one.layers[1].output.bias
+    for bert in (other, abstract_bert(config)):
+        assert bert.layers[0].qkv.kernel.shape == (config.hidden_size, 3 * config.hidden_size)
+        assert bert.layers[1].output.bias is not None
 
 
 @pytest.mark.parity
