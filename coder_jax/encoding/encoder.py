@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.readers import ONNX_FILES, BertReader, NameReader, OnnxReader
+from coder_jax.encoding.readers import ONNX_FILES, Backend, BertReader, NameReader, OnnxReader
 from coder_jax.encoding.search import search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
@@ -405,7 +405,7 @@ class TermEncoder:
         max_length: int | None = None,
         attend_padding: bool | None = None,
         dtype: Any = jnp.float32,
-        backend: Literal["jax", "onnx", "onnx-int8"] = "jax",
+        backend: Backend = "jax",
     ) -> TermEncoder:
         """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
 
@@ -453,8 +453,9 @@ class TermEncoder:
         there = [name for name, file in ONNX_FILES.items() if (folder / file).is_file()]
         if not there or importlib.util.find_spec("onnxruntime") is None:
             return {}
-        rates = {}
-        for backend in ("jax", *there):
+        rates: dict[str, float] = {}
+        backends: list[Backend] = ["jax", *there]
+        for backend in backends:
             encoder = TermEncoder.from_pretrained(folder, backend=backend, **asdict(self.settings))
             for _ in range(2):
                 started = time.perf_counter()

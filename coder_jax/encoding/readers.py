@@ -296,9 +296,9 @@ class NameReader(_ReaderOfDistinct):
 # Encoders as ONNX files, which ONNX Runtime runs: often the fastest on a CPU.
 # `coder_jax.export.onnx_files` writes such files into an export.
 
-_OnnxBackend = Literal["onnx", "onnx-int8"]
-# The backends of `TermEncoder.from_pretrained` that read such a file, and its name in a folder.
-ONNX_FILES: dict[_OnnxBackend, str] = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
+Backend = Literal["jax", "onnx", "onnx-int8"]  # what runs the encoder
+# The backends that read such a file, and its name in a folder.
+ONNX_FILES: dict[Backend, str] = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
 _BATCH_TERMS = 64  # of much the same length, so that there is little padding
 
 
@@ -316,7 +316,7 @@ class OnnxReader(_WordPieces, _ReaderOfDistinct):
 
     chunk_terms = 1 << 14  # sorted by length together
 
-    def __init__(self, folder: Path, backend: _OnnxBackend):
+    def __init__(self, folder: Path, backend: Backend):
         self.path = folder / ONNX_FILES[backend]
         if not self.path.is_file():
             raise BadInput(
