@@ -234,3 +234,13 @@ def test_opening_is_silent_and_takes_no_gpu(folder):
         [sys.executable, "-c", program, str(folder)], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_triton_is_loaded_before_tensorflow(tmp_path):
+    # After it, the real one ends the process (triton 3.7.1 with tensorflow 2.21.0).
+    (tmp_path / "triton.py").write_text("import sys; assert 'tensorflow' not in sys.modules")
+    program = "import sys, data_pipeline.quiet_tensorflow; assert 'triton' in sys.modules"
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": paths}
+    )
