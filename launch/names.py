@@ -12,7 +12,9 @@ done again.
 The dataset is made by
 
     python -m data_pipeline.build --source umls --semantic-groups DISO --languages ENG \\
-        --tokenizer bert-base-uncased --hold-out-concepts 1000 --out data/diseases
+        --tokenizer bert-base-uncased --cleaning none --hold-out-concepts 1000 --out data/diseases
+
+--cleaning none keeps the words of names as they are; BNE has a rule of its own for words.
 """
 
 import argparse
@@ -25,7 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from coder_jax.training.system import to_json
-from data_pipeline.files.identity import read_json
+from data_pipeline.batches.bne import check_cleaning
+from data_pipeline.dataset.store import read_manifest
+from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import DATASET, read_json
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, run_command
 from launch.experiment import (
@@ -136,12 +141,15 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     """The settings that results depend on.
 
     Raises:
-      BadInput: no dataset, a flag that `train` does not have, or what `evaluate` does not take.
+      BadInput: no dataset, or one of cleaned names, a flag that `train` does not have, or what
+        `evaluate` does not take.
     """
     from coder_jax.commands.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
     from coder_jax.systems.bne import BneSystem
 
+    hash_of_data = dataset_hash(args.data)
+    check_cleaning(read_manifest(local_folder(args.data, DATASET.file)), args.data)
     systems = {name: {"model": described(model)} for name, model in _compared(args).items()}
     for name, training in _trainings_of(args, flags).items():
         config = parse_training(training)
@@ -155,7 +163,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
             raise BadInput(f"--text {path}: there is no such file")
     return {
         "format": _FORMAT,
-        "data": dataset_hash(args.data),
+        "data": hash_of_data,
         "text": [described(str(path)) for path in args.text],
         "variant": args.variant,
         "epochs": args.epochs,

@@ -23,12 +23,13 @@ from data_pipeline.batches.packing import (
     spread,
 )
 from data_pipeline.batches.spec import StepCut, check_divides, check_least
-from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.dataset.store import Manifest, TripletDataset, open_dataset
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import SkipGrams, StringVectors, open_vectors
 from data_pipeline.sources.text import rules_hash, words_of
+from data_pipeline.terminology.cleaning import IN_WORDS
 
 # -------------------------------------------------------------------------------------------------
 # The alphabet: words as numbers of characters.
@@ -270,6 +271,23 @@ def _rows_in_use(batch: dict[str, np.ndarray]) -> int:
 # -------------------------------------------------------------------------------------------------
 # Sets of synonyms: the names of a dataset's concepts that have two or more.
 
+_WHOLE_WORDS = ("none", "lookup")  # rules that delete no word inside a name, and split none
+
+
+def check_cleaning(manifest: Manifest, folder: str | Path) -> None:
+    """Raise BadInput if the names of a dataset lost words that text has.
+
+    Args:
+        manifest: of the dataset.
+        folder: where it is, for the message.
+    """
+    if manifest.cleaning not in _WHOLE_WORDS:
+        raise BadInput(
+            f"{folder}: its names were cleaned by the rules {manifest.cleaning!r} "
+            f"({IN_WORDS[manifest.cleaning]}), so they have other words than the names in text; "
+            "the names of chemicals even become alike. Build it again with --cleaning none"
+        )
+
 
 @dataclass(frozen=True)
 class _NameSets:
@@ -503,8 +521,8 @@ class NameBatches(EpochBatches):
         cut, rows, run_steps, shapes: as for `BatchMaker`.
 
     Raises:
-        BadInput: if a folder is none of these, words were made by other rules, or there are fewer
-            pairs than a step takes.
+        BadInput: if a folder is none of these, words were made by other rules, names were cleaned by
+            rules that change words, or there are fewer pairs than a step takes.
     """
 
     kept: tuple[str, ...] = ()
@@ -535,6 +553,7 @@ class NameBatches(EpochBatches):
         self.targets_are = _targets_of(spec, self.grams.manifest.rows["concepts"], vectors)
         dataset = open_dataset(folder, strings=True)
         self.manifest = dataset.manifest
+        check_cleaning(self.manifest, folder)
         self.sets = _sets_of(dataset, spec.row_length - 2, spec.languages)
         self.alphabet = Alphabet.of(self.sets.words)
         self.table = WordTable.of(self.sets.words, self.alphabet, self.grams.words)

@@ -52,9 +52,8 @@ def tiny_names(folder: Path, **options: Any) -> Path:
             source=table,
             tokenizer=tokenizer,
             out=out,
-            cleaning="none",
             seed=4,
-            **({"hold_out": 4} | options),
+            **({"hold_out": 4, "cleaning": "none"} | options),
         )
     )
     return out

@@ -101,6 +101,16 @@ def test_what_cannot_be_done_is_said_first(words, asked, capsys, more, message):
     assert not asked
 
 
+def test_a_dataset_of_cleaned_names_is_refused_before_vectors_are_learnt(
+    words, asked, capsys, tmp_path
+):
+    (tmp_path / "cleaned").mkdir()
+    words[words.index("--data") + 1] = str(tiny_names(tmp_path / "cleaned", cleaning="paper"))
+    assert names.main(words) == 2
+    assert "Build it again with --cleaning none" in capsys.readouterr().err
+    assert not asked
+
+
 def test_results_of_other_settings_are_not_taken(words, asked, write, capsys):
     assert names.main([*words, "--steps", "7"]) == 0
     assert names.main([*words, "--steps", "8"]) == 2

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from tiny_names import tiny_names
 
 from data_pipeline.batches.bne import _UNKNOWN, MARKS, PACKED, Alphabet, NameBatches, NameSpec
 from data_pipeline.batches.spec import StepCut
@@ -229,6 +230,18 @@ def test_what_cannot_be_used_is_said(names, tmp_path):
         BadInput, match="--pairs is 9 and --groups is 4: .*a multiple of 4 as --pairs"
     ):
         source_of(names, pairs=9)
+
+
+@pytest.mark.parametrize("rules", ["paper", "mlnorm"])  # paper is the default of a build
+def test_names_that_lost_words_are_refused(names, tmp_path, rules):
+    cleaned = tiny_names(tmp_path, cleaning=rules)
+    with pytest.raises(BadInput, match=f"rules '{rules}' .* again with --cleaning none"):
+        NameBatches(cleaned, names.parent / "vectors", SPEC)
+
+
+def test_words_of_names_are_those_of_the_terminology(names):
+    words = source_of(names).sets.words
+    assert {"mi-2", "lung"} <= set(words)
 
 
 def test_concepts_without_synonyms_are_said(names, monkeypatch):
