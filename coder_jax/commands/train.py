@@ -8,6 +8,7 @@ the run; another configuration or dataset is refused (but --extend gives a run m
 import argparse
 import inspect
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from coder_jax.devices.hosts import log
@@ -33,7 +34,16 @@ _PURPOSES = {
     ),
 }
 COMMON = (
-    *("--data", "--out", "--init", "--from", "--steps", "--learning-rate", "--warmup-steps"),
+    *(
+        "--data",
+        "--out",
+        "--init",
+        "--from",
+        "--steps",
+        "--epochs",
+        "--learning-rate",
+        "--warmup-steps",
+    ),
     *("--groups", "--triplets", "--terms", "--passes", "--eval-steps", "--extend", "--quiet"),
 )
 _EXAMPLES = """\
@@ -62,7 +72,17 @@ def parse(arguments: list[str]) -> Config:
         print((_full_help if "--help-all" in asked else _brief_help)(settings, source, recipe))
         sys.exit(0)
     settings, source = _starting_settings(chosen.recipe, chosen.config)
-    return changed_by(settings, flags, f"{_PROG} {source}")
+    given = {flag.partition("=")[0] for flag in flags}
+    if {"--steps", "--epochs"} <= given:
+        raise BadInput("found --steps and --epochs; expected one of them: both say how long it is")
+    if "--steps" in given:
+        settings = replace(settings, optimizer=replace(settings.optimizer, epochs=0.0))
+    changed = changed_by(settings, flags, f"{_PROG} {source}")
+    optimizer = changed.optimizer
+    if optimizer.epochs and optimizer.warmup_steps >= 1 and "--warmup-steps" not in given:
+        share = optimizer.warmup_steps / optimizer.steps
+        changed = replace(changed, optimizer=replace(optimizer, warmup_steps=share))
+    return changed
 
 
 # -------------------------------------------------------------------------------------------------

@@ -580,8 +580,8 @@ def bne() -> Config[BneSystem]:
         bash launch/train.sh --recipe bne --data data/diseases --init vectors/sgw --out runs/bne
 
     With vectors of `--variant words` it is BNE + SG_W of the paper, with `names_concepts` BNE +
-    SG_S.C; the names of a dataset are read as strings, whatever its tokenizer. --cleaning none keeps
-    text in brackets and hyphens, as the paper's names have them (4.1). In the paper, on 16
+    SG_S.C; the names of a dataset are read as strings, whatever its tokenizer. --cleaning none
+    keeps text in brackets and hyphens, as the paper's names have them (4.1). In the paper, on 16
     thousand concepts and vectors of 29 million abstracts: NCBI disease .854 / .857 accuracy without
     training on it, UMNSRS similarity .606 / .637 (tables 3 and 4). Some ten epochs of 31 thousand
     concepts; minutes to an hour on two cores.

@@ -105,14 +105,15 @@ class CoderSystem(EncoderSystem):
 # |---|---|
 # | 8 groups of 16 triplets x 8 names, k = 128; mu 1 | paper, 4.2 |
 # | alpha 2, beta 50, lambda 0.5, epsilon 0.1, for both losses | paper, 4.2 |
-# | rate 2e-5, warm-up 10,000 steps, linear decay; 100,000 steps; at most 32 tokens | paper, 4.2 |
+# | rate 2e-5 after 10,000 steps, linear decay; 100K and 1M steps; at most 32 tokens | paper, 4.2 |
+# | a step there is a micro-batch; every eighth is followed by an update | released code alone |
 # | vector of a term: the last hidden state of [CLS] | paper, 3.2 |
 # | AdamW's decay 0.01, its eps 1e-8, gradients clipped to norm 1 | released code alone |
 # | matrices: from the identity with noise 0.01, at the encoder's rate, no decay | neither; ours |
 
 
 def coder_eng() -> Config[CoderSystem]:
-    """CODER_ENG of the paper: PubMedBERT, 100,000 steps of 8 groups of 128 triplets.
+    """CODER_ENG of the paper: PubMedBERT, 12,500 steps of 8 groups of 128 triplets.
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
             --tokenizer microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract --hold-out 2000 \\
@@ -120,11 +121,17 @@ def coder_eng() -> Config[CoderSystem]:
         bash launch/train.sh --recipe coder_eng --data datasets/umls_eng --out runs/coder_eng
 
     The paper's scores (acc@1, mean of the tokens): Cadec 59.77, PsyTar 53.92. Not trained to its
-    end here yet; at the measured 33 ms a step (one H100) it takes 56 minutes. "100K steps" is
-    read as 100,000 updates, since 10,000 of them are warm-up; as the released code counts,
-    micro-batches, it would be 12,500.
+    end here yet; at the measured 33 ms a step (one H100) it takes 7 minutes. The steps of the
+    papers are read as the released code counts them, in micro-batches, every eighth of which is
+    followed by an update: 100,000 / 8 = 12,500 updates, 10,000 / 8 = 1,250 of them warm-up. If they
+    are updates: --steps 100000 --warmup-steps 10000.
     """
-    return Config(recipe="coder_eng", system=CoderSystem())
+    return Config(recipe="coder_eng", system=CoderSystem(), optimizer=_optimizer(100_000))
+
+
+def _optimizer(papers_steps: int) -> OptimizerConfig:
+    """That of the paper; it counts micro-batches, of which a step here has eight."""
+    return OptimizerConfig(steps=papers_steps // 8, warmup_steps=10_000 // 8)
 
 
 def coder_all() -> Config[CoderSystem]:
@@ -137,16 +144,16 @@ def coder_all() -> Config[CoderSystem]:
 
     As `coder_eng`, in the eleven languages that the paper names. Most rows join English terms, as
     in the paper; with --names languages the terms of a concept take turns by language. The
-    paper's scores: Cadec 56.02, PsyTar 43.86. Its "1M steps" are read as the released code counts,
-    micro-batches of which every eighth is followed by an update: 125,000 updates. One week on one
-    RTX 2080 Ti, which the first paper states for as many, fits that reading alone: it is 423 terms
-    a second, some 7 TFLOP/s; 1,000,000 updates would be 55 TFLOP/s, four times the card's float32
-    peak.
+    paper's scores: Cadec 56.02, PsyTar 43.86. Its "1M steps" are 1,000,000 / 8 = 125,000 updates,
+    read as for `coder_eng`. One week on one RTX 2080 Ti, which the first paper states for as many,
+    fits that reading alone: it is 423 terms a second, some 7 TFLOP/s; 1,000,000 updates would be 55
+    TFLOP/s, four times the card's float32 peak. If they are updates: --steps 1000000
+    --warmup-steps 10000.
     """
     return Config(
         recipe="coder_all",
         system=CoderSystem(model=ModelConfig(init="bert-base-multilingual-cased")),
-        optimizer=OptimizerConfig(steps=125_000),
+        optimizer=_optimizer(1_000_000),
     )
 
 

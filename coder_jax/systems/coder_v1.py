@@ -217,6 +217,8 @@ def coder_v1_eng() -> Config[CoderV1System]:
     micro-batches of 256 terms of which every eighth is followed by an update: 125,000 updates. That
     fits the week: 423 terms a second are 7 TFLOP/s at 32 tokens a term, while 1,000,000 updates
     would be four times the card's float32 peak. This is an inference, not a sentence of the paper.
+    If they are updates: --steps 1000000. `coder_eng` counts the same way; the warm-up is that of
+    the released code, which counts it in updates.
 
     A group as in the released code: of a triplet at most 8 pairs, as many as head and tail both
     have terms for, none of which is shown twice; further triplets until the group is full; and for

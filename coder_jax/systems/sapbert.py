@@ -126,11 +126,16 @@ def sapbert() -> Config[SapBertSystem]:
         bash launch/train.sh --recipe sapbert --data datasets/umls_eng --out runs/sapbert
 
     Its scores in CODER's table: Cadec 54.05, PsyTar 52.45. The released code took 11,792,953 pairs
-    of lower-cased names, 46,066 steps; with other data set --steps to its pairs / 256. Not
-    trained here.
+    of lower-cased names, 46,066 steps; of other data one epoch is its pairs / 256. Not trained
+    here.
     """
     optimizer = OptimizerConfig(
-        steps=46_066, warmup_steps=0, learning_rate=2e-5, schedule="constant", clip_norm=0.0
+        epochs=1,
+        steps=46_066,
+        warmup_steps=0,
+        learning_rate=2e-5,
+        schedule="constant",
+        clip_norm=0.0,
     )
     return Config(recipe="sapbert", system=SapBertSystem(), optimizer=optimizer)
 

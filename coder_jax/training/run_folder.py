@@ -347,6 +347,8 @@ class Extension(Struct, frozen=True):
     step: Count
     before: Positive = field(name="from")
     after: Positive = field(name="to")
+    epochs_before: float = field(name="from_epochs", default=0.0)
+    """0 where it was asked for steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,28 +513,33 @@ def going_on(saved: RunJson, current: RunJson, where: str, *, step: int, extend:
     """
     if _CHANGES in saved:
         current = {**current, _CHANGES: saved[_CHANGES]}
-    if differences(_with_steps(saved, steps_of(current)), current):
+    length = steps_of(current), _epochs_of(current)
+    if differences(_with_length(saved, *length), current):
         check_identity(saved, current, where)  # with the steps, if they differ, too
     recorded = as_saved(saved, step)
     before, now = steps_of(recorded), steps_of(current)
     if now == before:
         return recorded
+    asked = f"--epochs is {length[1]:g}, {now:,} steps" if length[1] else f"--steps is {now:,}"
     if now < before:
         raise BadInput(
-            f"{where} holds a run of {before:,} steps, and --steps is {now:,}: a run cannot become "
+            f"{where} holds a run of {before:,} steps, and {asked}: a run cannot become "
             f"shorter. Use --steps {before} to go on, `export --step` for one of its earlier "
             "checkpoints, or another --out"
         )
     if not extend and now != steps_of(saved):
         begins = f"goes on from its newest checkpoint, step {step:,}," if step else "begins anew,"
         raise BadInput(
-            f"{where} holds a run of {before:,} steps, and --steps is {now:,}. To make it longer, "
+            f"{where} holds a run of {before:,} steps, and {asked}. To make it longer, "
             f"add --extend: it {begins} at the learning rate that a run of {now:,} steps has there "
             f"(with --schedule constant the same as before; with linear it rises again). Or begin "
             f"a new run with its parameters: --from {where} --out NEW"
         )
-    change = {"step": step, "from": before, "to": now}
-    return {**_with_steps(recorded, now), _CHANGES: [*recorded.get(_CHANGES, []), change]}
+    change: dict[str, float] = {"step": step, "from": before, "to": now}
+    if epochs := _epochs_of(recorded):
+        change["from_epochs"] = epochs
+    extended = _with_length(recorded, *length)
+    return {**extended, _CHANGES: [*recorded.get(_CHANGES, []), change]}
 
 
 def as_saved(this_run: RunJson, step: int) -> RunJson:
@@ -556,7 +563,8 @@ def before_change(this_run: RunJson, number: int) -> RunJson:
     changes = this_run.get(_CHANGES, [])
     if number >= len(changes):
         return this_run
-    then = _with_steps(this_run, changes[number]["from"])
+    change = changes[number]
+    then = _with_length(this_run, change["from"], change.get("from_epochs", 0.0))
     del then[_CHANGES]
     return then if number == 0 else {**then, _CHANGES: changes[:number]}
 
@@ -566,7 +574,14 @@ def steps_of(run: RunJson) -> int:
     return typed_run(run, Run, RUN.file).config.optimizer.steps
 
 
-def _with_steps(run: RunJson, steps: int) -> RunJson:
-    """The same with another number of steps."""
+def _epochs_of(run: RunJson) -> float:
+    """Those that the run was asked for; 0 if it was asked for steps."""
+    return run["config"]["optimizer"].get("epochs", 0.0)
+
+
+def _with_length(run: RunJson, steps: int, epochs: float) -> RunJson:
+    """The same with other steps, and the epochs that they are."""
     optimizer = {**run["config"]["optimizer"], "steps": steps}
+    if epochs or "epochs" in optimizer:
+        optimizer["epochs"] = epochs
     return {**run, "config": {**run["config"], "optimizer": optimizer}}

@@ -27,7 +27,7 @@ from msgspec import UNSET, UnsetType
 
 from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
-from data_pipeline.files.identity import GONE, typed
+from data_pipeline.files.identity import AS_IF_ABSENT, typed
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -362,10 +362,15 @@ class OptimizerConfig:
 
     steps: int = 100_000
     """Optimizer steps of the run."""
+    epochs: float = 0.0
+    """Passes over the dataset, in place of --steps; 0: --steps says how long. The warm-up then
+    keeps its share of the run, unless --warmup-steps is given, too. Where a recipe has epochs, its
+    --steps are those of the paper's data."""
     learning_rate: float = 2e-5
     """Highest learning rate, after the warm-up."""
-    warmup_steps: int = 10_000
-    """Steps in which the learning rate rises from 0; fewer than --steps."""
+    warmup_steps: float = 10_000
+    """Steps in which the learning rate rises from 0; fewer than --steps. Below 1: their share of
+    the run."""
     schedule: Literal["linear", "constant"] = "linear"
     """After the warm-up the learning rate falls linearly to 0 at the last step, or is constant."""
     weight_decay: float = 0.01
@@ -378,6 +383,30 @@ class OptimizerConfig:
     """Decay of Adam's mean of the squared gradient."""
     eps: float = 1e-8
     """Added to the denominator of Adam's step."""
+
+    def resolved_for(self, source: BatchSource) -> Self:
+        """The same in whole steps, as the epochs of the data have them; BadInput as of
+        `check_warmup`.
+        """
+        steps = self.steps
+        if self.epochs:
+            steps = max(1, round(self.epochs * source.steps_per_epoch))
+        warmup = self.warmup_steps * (steps if self.warmup_steps < 1 else 1)
+        resolved = dataclasses.replace(self, steps=steps, warmup_steps=round(warmup))
+        resolved.check_warmup()
+        return resolved
+
+    def check_warmup(self) -> None:
+        """Raise BadInput for a warm-up that is not shorter than the run."""
+        if 0 <= self.warmup_steps < self.steps:
+            return
+        length, flag = f"--steps is {self.steps}", "--steps"
+        if self.epochs:
+            length, flag = f"--epochs is {self.epochs:g}, {self.steps} steps", "--epochs"
+        raise BadInput(
+            f"--warmup-steps is {self.warmup_steps:g} and {length}: the warm-up must be shorter "
+            f"than the run; give --warmup-steps {self.steps // 10} or more {flag}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,7 +451,7 @@ class RunConfig:
 # The least values of numbers above.
 _LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
     (
-        *("learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
+        *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
         *("rows", "eval_steps", "save_minutes", "restore_step"),
         *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
     ),
@@ -447,12 +476,8 @@ class Config(Generic[S]):
     def validate(self) -> None:
         """Raise BadInput, with the numbers and the remedy, for impossible values."""
         optimizer, run = self.optimizer, self.run
-        if not 0 <= optimizer.warmup_steps < optimizer.steps:
-            raise BadInput(
-                f"--warmup-steps is {optimizer.warmup_steps} and --steps is {optimizer.steps}: the "
-                "warm-up must be shorter than the run; give "
-                f"--warmup-steps {optimizer.steps // 10} or more --steps"
-            )
+        if not optimizer.epochs:  # else the data says how long it is
+            optimizer.check_warmup()
         self.system.validate(optimizer)
         for settings in (optimizer, run, self.system):
             _check_numbers(settings)
@@ -521,7 +546,7 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
     """Names in nested dictionaries of settings that the other does not have."""
     names = []
     for name, value in there.items():
-        if name not in others and (name, value) not in GONE:
+        if name not in others and (name, value) not in AS_IF_ABSENT:
             names.append(name)
         elif isinstance(value, Mapping) and isinstance(others.get(name), Mapping):
             names += _names_beside(value, others[name])

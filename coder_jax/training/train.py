@@ -156,7 +156,11 @@ def train(config: Config, source: BatchSource) -> RunResult:
             there stay as they are.
     """
     # ---- Config: must be the same on all hosts ----
-    config = dataclasses.replace(config, system=config.system.resolved().resolved_for(source))
+    config = dataclasses.replace(
+        config,
+        system=config.system.resolved().resolved_for(source),
+        optimizer=config.optimizer.resolved_for(source),
+    )
     config.validate()
     system, run, steps = config.system, config.run, config.optimizer.steps
     for name, value in to_json(config).items():
@@ -349,10 +353,12 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
 def _run_in_a_line(config: Config) -> str:
     """A summary of the run that starts, in one line."""
-    system = config.system
+    system, epochs = config.system, config.optimizer.epochs
+    as_epochs = f" ({epochs:g} epochs)" if epochs else ""
     return (
-        f"recipe {config.recipe}: {config.optimizer.steps:,} steps of {system.terms:,} terms on "
-        f"{devices_in_words()}, in {system.arithmetic}; compiling, which may take minutes"
+        f"recipe {config.recipe}: {config.optimizer.steps:,} steps{as_epochs} of "
+        f"{system.terms:,} terms on {devices_in_words()}, in {system.arithmetic}; compiling, which "
+        "may take minutes"
     )
 
 

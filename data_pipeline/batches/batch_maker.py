@@ -78,6 +78,13 @@ class BatchMaker(PackedGroups):
         self.token_start, self.tokens = dataset.token_start, dataset.tokens
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
+    @property
+    def steps_per_epoch(self) -> float:
+        """The steps in which each item of the draw comes once: a triplet, a concept, a pair of
+        names, a term, or an anchor with its neighbours.
+        """
+        return self.draw.groups_per_epoch / self.spec.groups
+
     def some_terms(self) -> list[str]:
         """A few terms spread over the data, the same in every run."""
         return decoded_terms(self.folder, self.dataset.tokens, self.dataset.token_start)

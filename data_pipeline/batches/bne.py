@@ -521,8 +521,8 @@ class NameBatches(EpochBatches):
         cut, rows, run_steps, shapes: as for `BatchMaker`.
 
     Raises:
-        BadInput: if a folder is none of these, words were made by other rules, names were cleaned by
-            rules that change words, or there are fewer pairs than a step takes.
+        BadInput: if a folder is none of these, words were made by other rules, names were cleaned
+            by rules that change words, or there are fewer pairs than a step takes.
     """
 
     kept: tuple[str, ...] = ()

@@ -76,6 +76,11 @@ class CandidateBatches:
         return self.draw.row_terms * ROW_GROUPS + self.draw.row_groups
 
     @property
+    def steps_per_epoch(self) -> float:
+        """The steps in which each term comes once."""
+        return self.draw.groups_per_epoch / self.spec.groups
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What the data must have in common with those of a run that is resumed."""
         return identity_of(self.manifest)

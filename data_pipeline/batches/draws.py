@@ -249,6 +249,7 @@ class Draw:
                 f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
                 "or build with fewer filters"
             )
+        self.groups_per_epoch = self.size // spec.labels  # whole ones
         if spec.semantic_types:
             self.types = _first_types(dataset)
 
@@ -280,8 +281,7 @@ class Draw:
         group = step * spec.groups + np.asarray(groups)
         # An epoch is a whole number of groups, so that no group mixes two permutations and holds a
         # triplet twice.
-        groups_per_epoch = self.size // spec.labels
-        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
+        epoch, group_in_epoch = np.divmod(group, self.groups_per_epoch)
         within = np.arange(spec.labels)
         slot = (group[:, None] * spec.labels + within).ravel()
         index = group_in_epoch[:, None] * spec.labels + within
@@ -469,6 +469,7 @@ class PairDraw:
                 f"{spec.pairs} (draw 'pairs'); use fewer triplets per group, or build with fewer "
                 "filters"
             )
+        self.groups_per_epoch = self.size // spec.pairs
         self.pair_start, self.term_start = pair_start, dataset.term_start
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
@@ -484,8 +485,7 @@ class PairDraw:
         """
         spec = self.spec
         group = step * spec.groups + np.asarray(groups)
-        groups_per_epoch = self.size // spec.pairs
-        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
+        epoch, group_in_epoch = np.divmod(group, self.groups_per_epoch)
         index = group_in_epoch[:, None] * spec.pairs + np.arange(spec.pairs)
         keys = key(spec.seed, "permutation", epoch)[:, None]
         place = permute(index, self.size, keys)
@@ -547,6 +547,9 @@ class TermDraw:
                 f"{spec.terms} different ones; use fewer (--terms), or build with fewer filters"
             )
         self.row_terms, self.row_groups = terms, groups
+        # An epoch is a whole number of steps, so that no step mixes two permutations. The few rows
+        # at the end of its order are left out; they are others in each epoch.
+        self.groups_per_epoch = self.size // spec.terms * spec.groups
         self.concepts = np.repeat(
             np.arange(dataset.term_start.size - 1, dtype=np.int32), np.diff(dataset.term_start)
         )
@@ -554,11 +557,8 @@ class TermDraw:
     def rows(self, step: int, groups: np.ndarray) -> np.ndarray:
         """int64 [G, N]: the rows in some parts of a step, numbered as in `_term_rows`."""
         spec = self.spec
-        # An epoch is a whole number of steps, so that no step mixes two permutations. The few rows
-        # at the end of its order are left out; they are others in each epoch.
-        groups_per_epoch = self.size // spec.terms * spec.groups
         group = step * spec.groups + np.asarray(groups)
-        epoch, group_in_epoch = group // groups_per_epoch, group % groups_per_epoch
+        epoch, group_in_epoch = np.divmod(group, self.groups_per_epoch)
         share = spec.terms // spec.groups
         index = group_in_epoch[:, None] * share + np.arange(share)
         return permute(index, self.size, key(spec.seed, "permutation", epoch)[:, None])
@@ -714,6 +714,11 @@ class NeighbourDraw:
                 f"but a group takes {spec.blocks} distinct ones (--draw {spec.draw}); give a "
                 "smaller --triplets or a larger --neighbours, or build with fewer filters"
             )
+        if spec.blocks:
+            self.groups_per_epoch = self.size // spec.blocks
+        else:
+            assert self.drawn is not None, "a group without neighbours has triplets"
+            self.groups_per_epoch = self.drawn.groups_per_epoch
         self.lists: np.ndarray | None = None
 
     def with_index(self, index: Path) -> Self:
@@ -764,10 +769,10 @@ class NeighbourDraw:
         """The pairs of anchors and their neighbours, in the format of `Draw.__call__`."""
         spec, width = self.spec, 1 + self.spec.neighbours
         group = step * spec.groups + np.asarray(groups)
-        groups_per_epoch = self.size // spec.blocks
         within = np.arange(spec.blocks)
-        index = (group % groups_per_epoch)[:, None] * spec.blocks + within
-        keys = key(spec.seed, "permutation", group // groups_per_epoch, _BLOCKS)[:, None]
+        epoch, group_in_epoch = np.divmod(group, self.groups_per_epoch)
+        index = group_in_epoch[:, None] * spec.blocks + within
+        keys = key(spec.seed, "permutation", epoch, _BLOCKS)[:, None]
         place = permute(index, self.size, keys).ravel()
         anchor = self.anchors[place][:, None]
         lists = np.repeat(anchor, spec.neighbours, axis=1)

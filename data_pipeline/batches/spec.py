@@ -292,6 +292,11 @@ class BatchSource(Protocol):
     """Of the data: a `Manifest`, or of mentions a `MentionManifest`."""
 
     @property
+    def steps_per_epoch(self) -> float:
+        """The steps in which each item of the draw comes once."""
+        ...
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What the data must have in common with those of a run that is resumed; plain JSON."""
         ...

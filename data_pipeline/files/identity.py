@@ -194,8 +194,9 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Removed settings, with the value that a run which did not use them has recorded.
-GONE = (
+# Settings that not all versions record, each at the value that does what is done without it.
+AS_IF_ABSENT = (
+    ("epochs", 0.0),
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
     ("relation_start", "identity"),
@@ -261,15 +262,20 @@ def _remedy(found: Any, kind: Kind) -> str:
     )
 
 
+_ABSENT = "absent"
+
+
 def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
     """A line for each value that differs between two nested dictionaries, or dataclasses."""
     there, here = msgspec.to_builtins(there), msgspec.to_builtins(here)
     lines = []
     for name in sorted(there.keys() | here.keys()):
-        a, b = there.get(name, "absent"), here.get(name, "absent")
+        a, b = there.get(name, _ABSENT), here.get(name, _ABSENT)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b and (b != "absent" or (name, a) not in GONE):
+        elif a != b and not (
+            _ABSENT in (a, b) and (name, a if b == _ABSENT else b) in AS_IF_ABSENT
+        ):
             lines.append(f"{prefix}{name}: {_shortened(a)} there, {_shortened(b)} here")
     return lines
 

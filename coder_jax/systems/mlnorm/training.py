@@ -797,10 +797,6 @@ class MLNormClassesSystem(EncoderSystem):
 # | classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
 # | Adam without weight decay, gradients not clipped | released code alone |
 
-# Terms of UMLS 2014AB (paper, table 1), before the group filter, which leaves somewhat fewer; and
-# those of a step.
-_FRENCH, _MIRROR, _AT_ONCE = 179_992, 544_383, 128
-
 
 def mlnorm() -> Config[MLNormSystem]:
     """Step 1 of the paper: French terms and their English mirror, encoder and classes together.
@@ -812,17 +808,13 @@ def mlnorm() -> Config[MLNormSystem]:
         bash launch/train.sh --recipe mlnorm --data data/fr_mirror --out runs/s1
 
     Five hours on one P40 in the paper. Its score with French and English terms alone: F1 .678 on
-    Quaero's EMEA of 2015. The steps are 15 epochs of its terms: with other data set --steps and
-    --warmup-steps. Not trained to its end here.
+    Quaero's EMEA of 2015. 15 epochs of its terms, 128 a step; UMLS 2014AB has
+    some 720,000 (table 1), which makes 85,000 steps. Not trained to its end here.
     """
-    steps = round(15 * (_FRENCH + _MIRROR) / _AT_ONCE / 100) * 100
-    return Config(
-        recipe="mlnorm",
-        system=MLNormSystem(batch=TermSpec(terms=_AT_ONCE)),
-        optimizer=OptimizerConfig(
-            steps=steps, warmup_steps=steps // 10, weight_decay=0.0, clip_norm=0.0
-        ),
+    optimizer = OptimizerConfig(
+        epochs=15, steps=84_900, warmup_steps=0.1, weight_decay=0.0, clip_norm=0.0
     )
+    return Config(recipe="mlnorm", system=MLNormSystem(), optimizer=optimizer)
 
 
 def mlnorm_classes() -> Config[MLNormClassesSystem]:
@@ -835,12 +827,17 @@ def mlnorm_classes() -> Config[MLNormClassesSystem]:
         bash launch/train.sh --recipe mlnorm_classes --data data/fr_all --from runs/s1 --out runs/s2
 
     Two hours on one P40 in the paper. Its scores after both steps: F1 .765 on Quaero's EMEA of
-    2015, .737 on MEDLINE's. 5 epochs of 3.0 million terms, 128 a step; rows learn at 8e-3, which
-    falls in a line to 0 from the first step. The encoder stays, so no step encodes. With other
-    data set --steps. Not trained to its end here.
+    2015, .737 on MEDLINE's. 5 epochs of up to 3.0 million terms, 128 a step; rows learn at 8e-3,
+    which falls in a line to 0 from the first step. The encoder stays, so no step encodes. Not
+    trained to its end here.
     """
     optimizer = OptimizerConfig(
-        steps=118_000, learning_rate=8e-3, warmup_steps=0, weight_decay=0.0, clip_norm=0.0
+        epochs=5,
+        steps=118_000,
+        learning_rate=8e-3,
+        warmup_steps=0,
+        weight_decay=0.0,
+        clip_norm=0.0,
     )
     return Config(recipe="mlnorm_classes", system=MLNormClassesSystem(), optimizer=optimizer)
 
@@ -902,7 +899,7 @@ def mlnorm_small() -> Config[MLNormSystem]:
         recipe="mlnorm_small",
         system=system,
         optimizer=dataclasses.replace(
-            base.optimizer, steps=1_300, warmup_steps=130, learning_rate=1e-4
+            base.optimizer, epochs=0.0, steps=1_300, warmup_steps=130, learning_rate=1e-4
         ),
         run=RunConfig(eval_steps=325, save_steps=325),
     )

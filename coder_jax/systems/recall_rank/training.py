@@ -670,7 +670,7 @@ def _neighbours(terms: int) -> np.ndarray:
 
 _SMALL = "sentence-transformers/all-MiniLM-L6-v2"
 _ADAM = OptimizerConfig(
-    steps=1, learning_rate=2e-5, warmup_steps=0, schedule="constant", clip_norm=0.0, eps=1e-6
+    learning_rate=2e-5, warmup_steps=0, schedule="constant", clip_norm=0.0, eps=1e-6
 )
 
 
@@ -683,13 +683,13 @@ def recall() -> Config[RecallSystem]:
 
     20 epochs of some 3,740 (mention, concept) pairs. Alone it has 90.1 % of the mentions right in
     the paper (table 3, where five models vote, it seems), and all concepts of 98.3 % among 10
-    candidates (table 7). With other data set --steps, and --eval-steps to an epoch. Not trained
-    here.
+    candidates (table 7). With other data set --eval-steps to an epoch, whose steps the log says.
+    Not trained here.
     """
     return Config(
         recipe="recall",
         system=RecallSystem(),
-        optimizer=dataclasses.replace(_ADAM, steps=4_660),
+        optimizer=dataclasses.replace(_ADAM, epochs=20, steps=4_660),
         run=RunConfig(eval_steps=233, save_steps=233),
     )
 
@@ -701,13 +701,13 @@ def rank() -> Config[RankSystem]:
         bash launch/train.sh --recipe rank --data data/chip_lists --out runs/rank
 
     20 epochs of 35,000 pairs. Both together have 91.47 % of the mentions right in the paper (table
-    3, where five models vote, it seems). With other data set --steps, and --eval-steps to an epoch.
-    Not trained here.
+    3, where five models vote, it seems). With other data set --eval-steps to an epoch. Not trained
+    here.
     """
     return Config(
         recipe="rank",
         system=RankSystem(),
-        optimizer=dataclasses.replace(_ADAM, steps=10_920),
+        optimizer=dataclasses.replace(_ADAM, epochs=20, steps=10_920),
         run=RunConfig(eval_steps=546, save_steps=546),
     )
 
@@ -720,10 +720,10 @@ def recall_small() -> Config[RecallSystem]:
             --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/ncbi
         bash launch/train.sh --recipe recall_small --data data/ncbi --out runs/recall
 
-    The rate is for so small an encoder. With other data set --steps to three epochs or more. 609
-    steps on the training halves of NCBI disease and BC5CDR together took 18 minutes of one core,
-    half of it to encode 76,237 names anew. Right of NCBI disease's 960 test mentions: 72.2 % (65.0
-    before training; 67.4 with TF-IDF negatives, 65.8 with random ones), and all concepts among ten
+    The rate is for so small an encoder. With other data give --epochs 3 or more. 609 steps on the
+    training halves of NCBI disease and BC5CDR together took 18 minutes of one core, half of it to
+    encode 76,237 names anew. Right of NCBI disease's 960 test mentions: 72.2 % (65.0 before
+    training; 67.4 with TF-IDF negatives, 65.8 with random ones), and all concepts among ten
     candidates of 86.3 % (79.4). On CHIP-2019, six epochs: 85.3 and 97.6 %.
     """
     base = recall()
@@ -731,7 +731,7 @@ def recall_small() -> Config[RecallSystem]:
         recipe="recall_small",
         system=dataclasses.replace(base.system, model=ModelConfig(init=_SMALL, pooling="mean")),
         optimizer=dataclasses.replace(
-            base.optimizer, steps=640, learning_rate=1e-4, schedule="linear"
+            base.optimizer, epochs=0.0, steps=640, learning_rate=1e-4, schedule="linear"
         ),
         run=RunConfig(eval_steps=320, save_steps=320),
     )
@@ -745,10 +745,10 @@ def rank_small() -> Config[RankSystem]:
             --out runs/rank
 
     10 candidates of 3,093 mentions (NCBI disease and BC5CDR) are an epoch of 967 steps, 9 minutes
-    of one core; with other data set --steps to three epochs or more. `--init runs/recall`, the
-    generator's encoder, is a better start than MiniLM's own weights. Of the development mentions
-    77.6 % are right by the generator alone, 78.3 with the ranker after three epochs, and 80.6 after
-    three more (--from runs/rank, with another --out and --seed).
+    of one core; with other data give --epochs 3 or more. `--init runs/recall`, the generator's
+    encoder, is a better start than MiniLM's own weights. Of the development mentions 77.6 % are
+    right by the generator alone, 78.3 with the ranker after three epochs, and 80.6 after three more
+    (--from runs/rank, with another --out and --seed).
     """
     base = rank()
     return Config(
@@ -759,7 +759,7 @@ def rank_small() -> Config[RankSystem]:
             batch=dataclasses.replace(base.system.batch, pairs=32),
         ),
         optimizer=dataclasses.replace(
-            base.optimizer, steps=2_900, learning_rate=1e-4, schedule="linear"
+            base.optimizer, epochs=0.0, steps=2_900, learning_rate=1e-4, schedule="linear"
         ),
         run=RunConfig(eval_steps=1_450, save_steps=725),
     )

@@ -79,6 +79,8 @@ def test_all_help_names_every_flag_that_is_taken(name, capsys):
     for flag, value in taken.items():
         if value is None or value in ("", ()):
             continue
+        if flag == "--steps" and config.optimizer.epochs:  # it takes their place
+            continue
         words = [flag, *map(str, value if isinstance(value, tuple) else [value])]
         if isinstance(value, bool):
             words = [flag if value else f"--no-{flag[2:]}"]
@@ -156,6 +158,47 @@ def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkey
     assert "\r" not in printed.err
     shown = re.findall(r"train: (\d)/2, \d+%.* (left|in all)", printed.err)
     assert shown == [("1", "left"), ("2", "left"), ("2", "in all")]
+
+
+def test_epochs_say_how_long_a_run_is(folder, capsys):
+    def train(out, *flags):
+        return main(words(folder, out, "--init", folder / "bert", *SIZES, *flags))
+
+    def told(out, *names):
+        optimizer = json.loads((folder / out / "run.json").read_text())["config"]["optimizer"]
+        return [optimizer[name] for name in names]
+
+    triplets = json.loads((folder / "data" / "manifest.json").read_text())["counts"]["triplets"]
+    steps = round(0.4 * (triplets // 4))  # whole groups of four triplets, one a step
+    assert train("epochs", "--epochs", "0.4") == 0
+    assert f"recipe coder_eng: {steps:,} steps (0.4 epochs) of 16 terms" in capsys.readouterr().out
+    # The recipe's warm-up is a tenth of its steps.
+    wanted = [0.4, steps, round(steps / 10)]
+    assert told("epochs", "epochs", "steps", "warmup_steps") == wanted
+    # The same again; in steps; and longer.
+    assert train("epochs", "--epochs", "0.4") == 0
+    assert train("epochs", "--steps", str(steps), "--warmup-steps", str(wanted[2])) == 0
+    longer = ["--epochs", "0.5", "--warmup-steps", str(wanted[2])]
+    assert train("epochs", *longer) == 2
+    said = capsys.readouterr().err
+    assert f"a run of {steps} steps, and --epochs is 0.5, {round(0.5 * (triplets // 4))} s" in said
+    assert train("epochs", *longer, "--extend") == 0
+    assert told("epochs", "epochs") == [0.5]
+    assert main(["export", "--checkpoint", str(folder / "epochs"), "--step", str(steps), "--out",
+                 str(folder / "shorter")]) == 0  # fmt: skip
+    assert train("long", "--epochs", "0.4", "--warmup-steps", "900") == 2
+    assert f"--warmup-steps is 900 and --epochs is 0.4, {steps} steps" in capsys.readouterr().err
+
+
+def test_steps_and_epochs_take_turns():
+    with pytest.raises(BadInput, match="found --steps and --epochs; expected one of them"):
+        parse(["--recipe", "small", "--steps", "9", "--epochs=1"])
+    of_paper = parse(["--recipe", "mlnorm"]).optimizer
+    assert (of_paper.epochs, of_paper.warmup_steps) == (15, 0.1)
+    assert parse(["--recipe", "mlnorm", "--steps", "9"]).optimizer.epochs == 0
+    for flags, warmup in (([], 0.1), (["--warmup-steps", "7"], 7)):
+        asked = parse(["--recipe", "small", "--epochs", "3", *flags]).optimizer
+        assert (asked.epochs, asked.warmup_steps) == (3, warmup)
 
 
 def test_quiet_prints_nothing(folder, capfd):

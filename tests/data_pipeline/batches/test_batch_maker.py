@@ -159,6 +159,7 @@ def test_an_epoch_shows_every_triplet_once_and_no_group_twice(dataset):
             )
         )
     }
+    assert maker.steps_per_epoch == 15
     for epoch in range(2):
         seen = []
         for batch in maker.batches(epoch * 15, (epoch + 1) * 15):

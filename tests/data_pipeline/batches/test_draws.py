@@ -115,7 +115,7 @@ def test_a_step_is_what_a_slow_twin_draws():
 def test_an_epoch_shows_no_row_twice_and_the_next_has_another_order():
     dataset = make()
     draw = TermDraw(dataset, SPEC)
-    per_epoch = draw.size // SPEC.terms
+    per_epoch = draw.groups_per_epoch // SPEC.groups
 
     def epoch(number):
         steps = range(number * per_epoch, (number + 1) * per_epoch)
@@ -205,8 +205,8 @@ def possible(names=NAMES):
 def test_an_epoch_has_each_pair_once_and_50_of_those_with_more():
     draw = draw_of(spec_of(groups=1, triplets=1))
     assert draw.size == sum(min(len(pairs), _MOST_PAIRS) for pairs in possible().values())
-    found = pairs_of(draw, range(draw.size))
-    assert max(Counter(found).values()) == 1
+    found = pairs_of(draw, range(draw.groups_per_epoch))
+    assert len(found) == draw.size and max(Counter(found).values()) == 1
     for concept, pairs in possible().items():
         mine = {(one, other) for c, one, other in found if c == concept}
         assert mine <= pairs and len(mine) == min(len(pairs), _MOST_PAIRS)
@@ -365,6 +365,7 @@ def test_an_epoch_has_each_anchor_once_and_groups_stand_alone(of, number, tmp_pa
         groups=number, triplets=2, neighbours_of=of
     )  # one block a group
     made, _ = with_lists(spec, tmp_path)
+    assert made.groups_per_epoch == number  # of one step
     shown = OWNER if of == "concepts" else np.arange(len(OWNER))
     orders = [
         shown[groups_of_of_neighbour_draw(made, step)["terms"][:, 0]].tolist() for step in (0, 1)
