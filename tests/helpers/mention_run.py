@@ -27,7 +27,7 @@ def config_of(stage, mentions, out, *, batch=None, **changes):
     return dataclasses.replace(
         base,
         system=dataclasses.replace(base.system, batch=spec, model=model, **changes),
-        optimizer=dataclasses.replace(base.optimizer, steps=STEPS, learning_rate=1e-3),
+        optimizer=dataclasses.replace(base.optimizer, epochs=0, steps=STEPS, learning_rate=1e-3),
         run=RunConfig(out=str(out), **run),
     )
 
