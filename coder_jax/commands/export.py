@@ -111,7 +111,7 @@ class ExportOptions:
         str | None,
         Flag("upload to this repository of the Hugging Face Hub, organisation/name", "REPO"),
     ] = None
-    private: Annotated[bool, Flag("make the repository private if it is new")] = False
+    private: Annotated[bool, Flag("make the repository private before anything is sent")] = False
 
 
 OPTIONS = ExportOptions

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -466,22 +468,47 @@ def _write_descriptions(
 # Upload of an export to the Hugging Face Hub or a bucket.
 
 
+# Weights, settings, tokenizers and code of a model: what an upload replaces.
+_OF_A_MODEL = ("*.safetensors", "*.bin", "*.onnx", "*.json", "*.txt", "*.model", "*.py")
+
+
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
     """Uploads an export to the Hugging Face Hub, making the repository if need be.
+
+    Files of an earlier export there are replaced or deleted; pictures and other files stay.
+
+    Args:
+      folder: the export.
+      repo: organisation/name, or the name alone for one's own.
+      private: whether the repository must be private before anything is sent; else it is what it
+        was, and a new one what its organisation decides.
 
     Returns:
       The address of the model.
 
     Raises:
-      BadInput: not logged in, no right to write there, or no network.
+      BadInput: not logged in, no right to write there, no network, or another model is there.
     """
     from huggingface_hub import HfApi
 
     api = HfApi()
     try:
-        url = api.create_repo(repo, private=private, exist_ok=True)
+        url = api.create_repo(repo, private=True if private else None, exist_ok=True)
+        found = api.model_info(url.repo_id)
+        there = [file.rfilename for file in found.siblings or ()]
+        model = sorted(name for name in there if any(map(partial(fnmatch, name), _OF_A_MODEL)))
+        if model and ENCODER.file not in there:
+            raise BadInput(
+                f"{url.repo_id} holds files of another model ({', '.join(model[:3])}); expected an "
+                "earlier export or no model. Give another repository, or empty it on the Hub"
+            )
+        if private and not found.private:
+            api.update_repo_settings(url.repo_id, private=True)
         api.upload_folder(
-            folder_path=str(folder), repo_id=repo, commit_message="Upload of a coder_jax export"
+            folder_path=str(folder),
+            repo_id=url.repo_id,
+            commit_message="Upload of a coder_jax export",
+            delete_patterns=list(_OF_A_MODEL),
         )
     except hub_errors() as error:
         raise BadInput(

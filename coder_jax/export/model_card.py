@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coder_jax.devices.hosts import log
 from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
 from data_pipeline.terminology.cleaning import IN_WORDS
@@ -59,7 +60,9 @@ _KEYS = {
     "name",  # title
     "method",  # what it was trained by, with the paper
     "license",  # of the weights, as the hub spells it
-    "base_model",  # hub id of the encoder that training began with
+    "license_name",  # of a license that the hub calls "other"
+    "license_link",
+    "base_model",  # the encoder that training began with: its hub id, or ./ and a folder's name
     "languages",  # list of those of the terms of training, as the UMLS writes them
     "language",  # list of language codes of the hub, in place of those of `languages`
     "tags",  # list
@@ -83,6 +86,7 @@ vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarct
 ```
 
 """
+LICENSE = ("license", "license_name", "license_link")  # of a model card
 _TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
 
 
@@ -110,6 +114,8 @@ def model_card(
     base = card.get("base_model")
     metadata = ModelCardData(
         license=card.get("license"),
+        license_name=card.get("license_name"),
+        license_link=card.get("license_link"),
         base_model=base if base and is_hub_id(base) else None,
         language=card.get("language") or _hub_languages(card.get("languages", ())) or None,
         library_name="transformers" if settings.pooling == "pieces" else "sentence-transformers",
@@ -125,6 +131,26 @@ def model_card(
         section("Use", _usage(settings, relations)),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The metadata of a folder's model card; a card that cannot be read is told of, and gives none.
+
+    Args:
+      folder: of a model, with README.md or without.
+    """
+    import yaml
+    from huggingface_hub import ModelCard
+
+    path = folder / "README.md"
+    if not path.is_file():
+        return {}
+    try:
+        return ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except (ValueError, yaml.YAMLError) as error:
+        what = str(error).splitlines()[0]
+        log(f"{path}: its metadata cannot be read ({what}), so its license is not known")
+        return {}
 
 
 def is_hub_id(name: str) -> bool:

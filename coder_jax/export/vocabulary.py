@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import ModelCardData
 from msgspec import UNSET
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -28,7 +28,7 @@ from coder_jax.export.folder import (
     transformers_vectors,
     write_model,
 )
-from coder_jax.export.model_card import is_hub_id, markdown_table, section
+from coder_jax.export.model_card import LICENSE, is_hub_id, markdown_table, read_card, section
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
     EncoderSettings,
@@ -153,7 +153,7 @@ def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 # The export of an encoder with new word pieces.
 
 # Parts of the encoder's model card that hold for the new one, too.
-_OF_BASE = ("language", "license", "license_name", "license_link")
+_OF_BASE = ("language", *LICENSE)
 _TOLERANCE = 1e-6  # of unit vectors, float32, before and after
 # Files that stay valid when the vocabulary grows. Weights in other formats do not.
 _KEPT = (
@@ -330,18 +330,17 @@ def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, A
         vocabulary=dict(facts),
         versions=versions,
     )
-    card = encoder.folder / "README.md"
-    of_base = ModelCard.load(card).data if card.is_file() else ModelCardData()
+    of_base = read_card(encoder.folder)
     is_public = is_hub_id(encoder.name)
     name = encoder.name if is_public else encoder.folder.name
     metadata = ModelCardData(
-        **{key: value for key, value in of_base.to_dict().items() if key in _OF_BASE},
+        **{key: value for key, value in of_base.items() if key in _OF_BASE},
         base_model=encoder.name if is_public else None,
         library_name="sentence-transformers"
         if (folder / "modules.json").is_file()
         else "transformers",
         pipeline_tag="feature-extraction",
-        tags=sorted({*(of_base.tags or ()), "vocabulary-extension"}),
+        tags=sorted({*(of_base.get("tags") or ()), "vocabulary-extension"}),
     )
     about = (
         f"The encoder `{name}` with new word pieces at the end of its vocabulary, made by "

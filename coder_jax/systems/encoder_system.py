@@ -38,6 +38,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import hash_arrays
 from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import export_encoder
+from coder_jax.export.model_card import LICENSE, is_hub_id, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
@@ -223,6 +224,9 @@ class EncoderOfRun:
     config: dict[str, Any]
     pooler: bool
     license: str | None
+    license_name: str | UnsetType = UNSET
+    license_link: str | UnsetType = UNSET
+    base_model: str | UnsetType = UNSET  # its hub id, or ./ and the name of a folder
     weights_hash: str | UnsetType = UNSET  # of its parameters; absent if it is that of another run
     run: CarriedFrom | UnsetType = UNSET
 
@@ -424,18 +428,20 @@ class EncoderSystem(System):
     def load_initial(
         self, source: BatchSource, recorded_start: Any = None
     ) -> tuple[StartOfEncoder, Params]:
-        if system_name(self.model.init):
-            return self._load_encoder_of(self.model.init, source, recorded_start)
+        init = self.model.init
+        if system_name(init):
+            return self._load_encoder_of(init, source, recorded_start)
         self.check_data(source.manifest, source.folder)
-        folder = find_folder(self.model.init)
-        _check_tokenizer(source.manifest, folder, self.model.init)
+        folder = find_folder(init)
+        _check_tokenizer(source.manifest, folder, init)
         bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
-        _check_length(source.manifest, bert.config, self.model.init)
+        _check_length(source.manifest, bert.config, init)
         parameters = split_encoder(bert)[1]
         encoder = EncoderOfRun(
             config=hf_config,
             pooler=bert.pooler is not None,
-            license=_read_license(folder),
+            **_read_license(folder),
+            base_model=init if is_hub_id(init) else f"./{Path(init).resolve().name}",
             weights_hash=hash_arrays(jax.tree.leaves(parameters)),
         )
         log(str(report))
@@ -579,12 +585,11 @@ def _check_length(manifest: Any, config: BertConfig, init: str) -> None:
         )
 
 
-def _read_license(folder: Path) -> str | None:
-    """The license that the model card in a Hugging Face folder states, if there is one."""
-    from huggingface_hub import ModelCard  # takes half a second
-
-    card = folder / "README.md"
-    return ModelCard.load(card).data.license if card.exists() else None
+def _read_license(folder: Path) -> dict[str, Any]:
+    """What the model card in a Hugging Face folder states of its license, as in `EncoderOfRun`."""
+    card = read_card(folder)
+    stated = {name: card[name] for name in LICENSE if isinstance(card.get(name), str)}
+    return {"license": None} | stated
 
 
 def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> OtherRun:
@@ -700,11 +705,14 @@ def export_trained(
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the model card, from run.json and metrics.jsonl."""
     saved: Any = run.described(system.content)
+    encoder = saved.start.encoder
     return {
         **run_summary(system, run),
-        "license": saved.start.encoder.license,
+        **{name: getattr(encoder, name) or None for name in LICENSE},
         # With --from, or --init of a run, the start was another run, which has a base of its own.
-        "base_model": None if saved.start.is_another_run else system.model.init,
+        "base_model": None
+        if saved.start.is_another_run
+        else encoder.base_model or system.model.init,
         "data": system.data_summary(saved.dataset),
     }
 

@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 import tokenizers
+from hub_server import hub_server
 from safetensors.numpy import load_file
-from tiny_bert import TERMS, TINY, write_model, write_tokenizer
+from tiny_bert import TERMS, TINY, write_model
 
 from coder_jax import TermEncoder
 from coder_jax.export import folder as export
@@ -294,26 +295,69 @@ def test_padding_and_truncation_of_an_earlier_owner_are_dropped(loaded, source, 
 # Uploads of exports: what is sent, and what to do when it fails.
 
 
-def test_push_to_hub_uploads_the_folder(tmp_path, monkeypatch):
-    import huggingface_hub
+@pytest.fixture
+def hub(monkeypatch):
+    with hub_server(monkeypatch) as hub:
+        yield hub
 
-    calls = []
 
-    class Api:
-        def create_repo(self, repo, **arguments):
-            calls.append(("create_repo", repo, arguments))
-            return f"https://hub/{repo}"
+@pytest.fixture
+def exported(tmp_path):
+    """Files such as an export has."""
+    for name in ("config.json", "model.safetensors", "README.md", "coder_jax.json"):
+        (tmp_path / name).write_text("{}")
+    return tmp_path
 
-        def upload_folder(self, **arguments):
-            calls.append(("upload_folder", arguments["repo_id"], arguments["folder_path"]))
 
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    write_tokenizer(tmp_path)
-    assert push_to_hub(tmp_path, "me/model", private=True) == "https://hub/me/model"
-    assert calls == [
-        ("create_repo", "me/model", {"private": True, "exist_ok": True}),
-        ("upload_folder", "me/model", str(tmp_path)),
+FILES = ["README.md", "coder_jax.json", "config.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("default", ["public", "private"])
+def test_a_new_repository_is_what_its_organisation_decides(hub, exported, default):
+    hub.default = default
+    assert push_to_hub(exported, "org/model").endswith("/org/model")
+    assert hub.asked == [("create", "org/model", None), ("sent", "org/model", default, FILES, [])]
+
+
+def test_a_name_without_an_organisation_is_one_s_own(hub, exported):
+    assert push_to_hub(exported, "model", private=True).endswith("/me/model")
+    created, sent = hub.asked
+    assert created == ("create", "me/model", "private") and sent[:3] == (
+        "sent",
+        "me/model",
+        "private",
+    )
+
+
+def test_a_public_repository_is_private_before_anything_is_sent(hub, exported):
+    hub.repos["org/model"] = {"private": False, "files": {"README.md": None}}
+    push_to_hub(exported, "org/model", private=True)
+    _, changed, sent = hub.asked
+    assert changed == ("private", "org/model") and sent[:3] == ("sent", "org/model", "private")
+    push_to_hub(exported, "org/model")  # as it is: nobody asked to make it public
+    assert hub.repos["org/model"]["private"]
+
+
+def test_an_earlier_export_goes_and_other_files_stay(hub, exported):
+    earlier = [
+        "coder_jax.json",
+        "pytorch_model.bin",
+        "classes.safetensors",
+        "1_Pooling/config.json",
     ]
+    files = dict.fromkeys([*earlier, ".gitattributes", "curves.png"])
+    hub.repos["org/model"] = {"private": False, "files": files}
+    push_to_hub(exported, "org/model")
+    assert hub.asked[-1][3:] == (FILES, sorted(earlier[1:]))
+    assert set(hub.repos["org/model"]["files"]) == {*FILES, ".gitattributes", "curves.png"}
+
+
+def test_another_model_is_not_mixed_with_an_export(hub, exported):
+    files = dict.fromkeys(["config.json", "pytorch_model.bin"])
+    hub.repos["org/other"] = {"private": False, "files": files}
+    with pytest.raises(BadInput, match="holds files of another model .config.json, pytorch_model"):
+        push_to_hub(exported, "org/other")
+    assert [one[0] for one in hub.asked] == ["create"]
 
 
 def test_push_to_hub_says_what_to_do_when_it_fails(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
-from coder_jax.export.model_card import model_card
+from coder_jax.export.model_card import model_card, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.hf_files import EncoderSettings
 
@@ -87,6 +87,31 @@ def test_a_folder_of_the_machine_is_no_link(name):
     text = model_card({"base_model": name}, EncoderSettings())
     assert "base_model" not in text and name not in text
     assert f"trained from `{name.rsplit('/', 1)[-1]}`" in text
+
+
+def test_a_license_that_the_hub_does_not_know_keeps_its_name_and_link():
+    own = {"license": "other", "license_name": "umls", "license_link": "https://uts.nlm.nih.gov"}
+    data = ModelCard(model_card(own, EncoderSettings())).data.to_dict()
+    assert {name: data[name] for name in own} == own
+
+
+DAMAGED = {
+    "no dataset": b"---\nlicense: mit\nmodel-index: [{name: x, results: [{task: {}}]}]\n---\n",
+    "no YAML": b"---\nlicense: [mit\n---\n",
+    "a list": b"---\n- mit\n---\n",
+    "not UTF-8": b"---\nlicense: mit # \xff\n---\n",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_card_of_another_model_stops_nothing(what, tmp_path, capsys):
+    (tmp_path / "README.md").write_bytes(DAMAGED[what])
+    found = read_card(tmp_path)
+    said = capsys.readouterr().out
+    if what == "no dataset":  # the rest of it can be read
+        assert found["license"] == "mit"
+    else:
+        assert found == {} and "README.md: its metadata cannot be read" in said
 
 
 def test_the_code_of_each_pooling_compiles():

@@ -163,6 +163,8 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
     system, run = load_run(straight)
     card = system.trained(run).card
     assert run.step == 6 and card["license"] == "mit"
+    # Wherever it is exported: that --init was a folder is known when the run begins.
+    assert card["base_model"] == f"./{model.name}"
     assert card["results"][0]["benchmark"] == "held-out terms, step 6"
     worst = system.export(run, tmp_path / "export")
     assert max(worst.values()) < 1e-5
