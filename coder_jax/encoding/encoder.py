@@ -236,6 +236,18 @@ def _is_pair(row: Any) -> bool:
     )
 
 
+def _finite(vectors: np.ndarray) -> np.ndarray:
+    """Vectors, float32 [n, D], as they are; BadInput if one has values that are not finite."""
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if broken.size:
+        raise BadInput(
+            f"the encoder gives {broken.size} of {len(vectors)} terms vectors with NaN or infinite "
+            "values; expected finite numbers. Its weights are damaged, or too large for the "
+            "arithmetic: try dtype (--dtype) float32, else fetch or export the encoder again"
+        )
+    return vectors
+
+
 def dictionary_vectors(
     encoder: TermEncoder,
     terms: Sequence[str],
@@ -515,7 +527,8 @@ class TermEncoder:
     ) -> np.ndarray:
         """As `encode`, of a list of strings."""
         given = self._cleaned(terms), self.settings
-        return self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
+        vectors = self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
+        return _finite(vectors)
 
     def encode_chunks(
         self,
@@ -533,7 +546,7 @@ class TermEncoder:
           bar: a progress bar that counts terms.
         """
         given = map(self._cleaned, chunks), self.settings
-        return self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar)
+        return map(_finite, self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar))
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
         return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()

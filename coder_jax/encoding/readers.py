@@ -32,7 +32,12 @@ from coder_jax.models.hf_weights import check_vocabulary, read_config
 from coder_jax.models.names import WEIGHT_FILES, NameEncoderConfig
 from data_pipeline import process
 from data_pipeline.batches.bne import Alphabet
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
+from data_pipeline.dataset.tokenizer import (
+    load_tokenizer,
+    tokenize,
+    tokenizer_hash,
+    vocabulary_size,
+)
 from data_pipeline.files.identity import read_json
 from data_pipeline.process import BadInput, Progress
 from data_pipeline.skip_gram.store import StringVectors
@@ -100,7 +105,7 @@ class BertReader(_WordPieces):
                 f"{source}: pooling is {settings.pooling!r}, which is of an encoder of names; "
                 f"expected one of {', '.join(POOLINGS)}"
             )
-        check_vocabulary(self.tokenizer.get_vocab_size(), self.bert.config, source)
+        check_vocabulary(vocabulary_size(self.tokenizer), self.bert.config, source)
         if settings.pooling == "pooler" and self.bert.pooler is None:
             raise BadInput(f"{source}: pooling is 'pooler', but the weights have no pooler")
         if settings.attend_padding and self.bert.config.model_type != "bert":
@@ -363,7 +368,7 @@ class OnnxReader(_WordPieces, _ReaderOfDistinct):
 
     def check(self, settings: EncoderSettings, source: str) -> None:
         """Raises BadInput for settings, or a tokenizer, that do not fit the file."""
-        check_vocabulary(self.tokenizer.get_vocab_size(), self.config, source)
+        check_vocabulary(vocabulary_size(self.tokenizer), self.config, source)
         if settings.attend_padding or settings.pooling not in POOLINGS:
             asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
             raise BadInput(f"{source}: found {asked}, which the backend jax alone has")

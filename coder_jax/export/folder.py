@@ -23,7 +23,7 @@ from coder_jax.export.relations import ExportedRelations, write_relations
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import EncoderSettings, hub_errors, write_settings
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
-from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.dataset.tokenizer import load_tokenizer, vocabulary_size
 from data_pipeline.files.buckets import address, explained, file_sizes, open_bucket, publish_folder
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import recover_folder, whole_folder, write_json
@@ -439,7 +439,7 @@ def _write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: Encoder
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(str(tokenizer))
-    check_vocabulary(len(tokenizer), bert.config, "export")
+    check_vocabulary(vocabulary_size(tokenizer.backend_tokenizer), bert.config, "export")
     # Padding and truncation saved earlier would override the caller's.
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()

@@ -345,13 +345,18 @@ def to_hf(bert: Bert) -> dict[str, np.ndarray]:
 
 
 def check_vocabulary(tokenizer_size: int, config: BertConfig, source: str) -> None:
-    """Refuses a tokenizer with more entries than the word table has rows.
+    """Refuses a tokenizer whose ids the word table has no rows for.
 
     Fewer are fine: word tables are often padded.
+
+    Args:
+      tokenizer_size: of `tokenizer.vocabulary_size`.
+      config: of the encoder.
+      source: what names both in the message.
     """
     if tokenizer_size > config.vocab_size:
         raise BadInput(
-            f"{source}: the tokenizer has {tokenizer_size} entries, the word table "
-            f"[{config.vocab_size}, {config.hidden_size}]; expected at most as many entries as "
-            "rows; give the tokenizer that the weights were trained with"
+            f"{source}: the tokenizer has ids up to {tokenizer_size - 1}, the word table "
+            f"[{config.vocab_size}, {config.hidden_size}]; expected a row for each id; give the "
+            "tokenizer that the weights were trained with"
         )

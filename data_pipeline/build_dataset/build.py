@@ -35,7 +35,12 @@ from data_pipeline.dataset.store import (
     is_dataset,
     read_manifest,
 )
-from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenizer import (
+    load_tokenizer,
+    save_tokenizer,
+    tokenizer_hash,
+    vocabulary_size,
+)
 from data_pipeline.dataset.write import (
     BlockWriter,
     default_shards,
@@ -259,7 +264,7 @@ def _manifest(
         tokenizer=TokenizerOfData(
             name=str(options.tokenizer),
             hash=tokenizer_hash(tokenizer),
-            vocab_size=tokenizer.get_vocab_size(),
+            vocab_size=vocabulary_size(tokenizer),
             max_length=options.max_length,
         ),
         content_hash=terminology_hash(terminology, shards),

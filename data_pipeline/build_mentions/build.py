@@ -30,7 +30,7 @@ from data_pipeline.dataset.mentions import (
     write_mentions,
 )
 from data_pipeline.dataset.store import TokenizerOfData
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
+from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash, vocabulary_size
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
@@ -359,7 +359,7 @@ def _manifest(
         tokenizer=TokenizerOfData(
             name=str(options.tokenizer),
             hash=tokenizer_hash(tokenizer),
-            vocab_size=tokenizer.get_vocab_size(),
+            vocab_size=vocabulary_size(tokenizer),
             max_length=options.max_length,
         ),
         options=options.as_json(),

@@ -108,6 +108,14 @@ def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
 
 
+def vocabulary_size(tokenizer: Tokenizer) -> int:
+    """The rows that a word table needs: one more than the largest id.
+
+    A vocabulary that has a piece twice has fewer entries.
+    """
+    return 1 + max(tokenizer.get_vocab().values(), default=-1)
+
+
 def tokenizer_hash(tokenizer: Tokenizer) -> str:
     """SHA-256 of the tokenizer's full definition: equal hashes give equal ids for every term."""
     return hashlib.sha256(tokenizer.to_str().encode()).hexdigest()

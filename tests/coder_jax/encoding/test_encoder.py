@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import polars as pl
 import pytest
-from tiny_bert import TERMS, TINY, write_model, write_tokenizer
+from tiny_bert import TERMS, TINY, VOCABULARY, write_model, write_tokenizer
 
 from coder_jax import TermEncoder
 from coder_jax.encoding.encoder import (
@@ -23,7 +23,7 @@ from coder_jax.encoding.encoder import (
 from coder_jax.models.hf_files import EncoderSettings, read_settings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.dataset.tokenizer import load_tokenizer, vocabulary_size
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.process import BadInput
 
@@ -247,16 +247,49 @@ def test_what_it_says_of_itself(encoder, tiny_folder):
 
 
 def test_a_tokenizer_or_pooling_that_does_not_fit(encoder, minilm_path, tiny_folder, tmp_path):
-    with pytest.raises(BadInput, match="tokenizer has 30522 entries"):
+    with pytest.raises(BadInput, match="tokenizer has ids up to 30521"):
         TermEncoder(encoder.bert, load_tokenizer(minilm_path))
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     (folder / "vocab.txt").write_text((folder / "vocab.txt").read_text() + "one\ntwo\n")
-    with pytest.raises(BadInput, match=r"model: the tokenizer has \d+ entries, the word table"):
+    with pytest.raises(BadInput, match=r"model: the tokenizer has ids up to \d+, the word table"):
         TermEncoder.from_pretrained(folder)
     bert = random_bert(TINY, 0)
     bert.pooler = None
     with pytest.raises(BadInput, match="pooling is 'pooler', but the weights have no pooler"):
         TermEncoder(bert, encoder.tokenizer, EncoderSettings(pooling="pooler"))
+
+
+@pytest.mark.parametrize("rows", ["of all lines", "of all pieces"])
+def test_a_line_that_is_twice_in_a_vocabulary_counts_twice(tmp_path, rows):
+    folder = tmp_path / "model"
+    more = ["[unused]", "[unused]", "zebra"]  # its id is that of its line
+    lines = len(VOCABULARY) + len(more)
+    write_model(folder, more=more, vocab_size=lines - (rows == "of all pieces"))
+    tokenizer = load_tokenizer(folder)
+    assert vocabulary_size(tokenizer) == lines == tokenizer.get_vocab_size() + 1
+    if rows == "of all pieces":
+        with pytest.raises(BadInput, match=f"ids up to {lines - 1}, the word table .{lines - 1}, "):
+            TermEncoder.from_pretrained(folder)
+    else:
+        assert np.isfinite(TermEncoder.from_pretrained(folder).encode(["heart zebra"])).all()
+
+
+def test_vectors_that_are_not_finite_are_not_given(encoder, monkeypatch):
+    embed, chunks = encoder.reader.embed, encoder.reader.embed_chunks
+
+    def broken(vectors):
+        vectors[1, 3] = np.nan
+        return vectors
+
+    monkeypatch.setattr(encoder.reader, "embed", lambda *a, **b: broken(embed(*a, **b)))
+    monkeypatch.setattr(
+        encoder.reader, "embed_chunks", lambda *a, **b: map(broken, chunks(*a, **b))
+    )
+    message = "gives 1 of 2 terms vectors with NaN or infinite values"
+    with pytest.raises(BadInput, match=message):
+        encoder.encode(["pain", "heart"])
+    with pytest.raises(BadInput, match=message):
+        list(encoder.encode_chunks([["pain", "heart"]]))
 
 
 def test_normalize_finds_each_term_of_the_dictionary(encoder, tmp_path):

@@ -329,5 +329,7 @@ def test_names_that_lead_nowhere(tmp_path, monkeypatch):
 
 def test_a_tokenizer_larger_than_the_word_table_is_refused():
     check_vocabulary(TINY.vocab_size, TINY, "model")
-    with pytest.raises(BadInput, match=r"tokenizer has 30522 entries, the word table \[\d+, 32\]"):
+    with pytest.raises(
+        BadInput, match=r"tokenizer has ids up to 30521, the word table \[\d+, 32\]"
+    ):
         check_vocabulary(30522, TINY, "model")
