@@ -1,6 +1,7 @@
 """Settings of XLA, made before jax starts: faster code on CPUs, and a cache of compiled programs.
 
-Only through the environment, where what the user has set stays; nothing here imports jax.
+Only through the environment, where what the user has set stays, but for 64 bits; nothing here
+imports jax.
 """
 
 import importlib.metadata
@@ -21,6 +22,7 @@ def set_up_xla() -> None:
     a run starts again.
     """
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "compiled"))
+    os.environ.pop("JAX_ENABLE_X64", None)  # for other programs: all arrays here are of 32 bits
     flags = os.environ.get("XLA_FLAGS", "")
     if _YNN not in flags and importlib.metadata.version("jaxlib").startswith(_VERSION):
         os.environ["XLA_FLAGS"] = f"{flags} {_YNN}=reduce".strip()

@@ -515,7 +515,7 @@ class TermEncoder:
                 "makes a tensor of them"
             )
         vectors = self.encode_list(
-            [terms] if isinstance(terms, str) else strings_of(terms, "a string or strings"),
+            strings_of([terms] if isinstance(terms, str) else terms, "a string or strings"),
             unit=unit if normalize_embeddings is None else normalize_embeddings,
             rows=rows,
             progress=progress if show_progress_bar is None else show_progress_bar,
@@ -621,7 +621,7 @@ class TermEncoder:
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
         make_frame = _frame_maker(as_frame) if as_frame else None
-        mentions = [mentions] if isinstance(mentions, str) else strings_of(mentions)
+        mentions = strings_of([mentions] if isinstance(mentions, str) else mentions)
         encoded = self.encode_dictionary(dictionary, progress=progress)
         k = min(k, encoded.num_concepts)
         found = nearest_concepts(self.encode(mentions, progress=progress), encoded, k)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import select
 import shutil
 import time
@@ -118,6 +119,9 @@ class TermList:
 Terms = TermLines | TermList
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+
+
 def strings_of(given: Iterable[str], expected: str = "strings, one after the other") -> list[str]:
     """The strings of any ordered container: a list, a generator, an array, a Series.
 
@@ -151,6 +155,12 @@ def strings_of(given: Iterable[str], expected: str = "strings, one after the oth
             raise BadInput(
                 f"found {type(one).__name__} {str(one)[:60]!r} at place {place} (counted from 0); "
                 f"expected {expected}, and no value missing"
+            )
+        if not one.isascii() and _HALF.search(one):
+            raise BadInput(
+                f"found {one[:60]!r} at place {place} (counted from 0), which has half of a "
+                "character (a surrogate, left where a text was cut); expected whole characters: "
+                "read it anew, or leave the half out"
             )
     return strings
 

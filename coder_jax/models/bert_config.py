@@ -45,6 +45,12 @@ _OPTIONAL = {
     "pad_token_id": "pad_token_id",
 }
 _ACTIVATION_NAMES = ("gelu", "gelu_new", "relu")
+# Other names of transformers for the same functions.
+_SAME_ACTIVATION = {
+    "gelu_python": "gelu",
+    "gelu_fast": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+}
 Rate = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -98,7 +104,10 @@ def read_values(
         )
     typed(config, content, source, "give the config.json that belongs to the weights")
     given = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
-    return given | {o: config[t] for o, t in optional.items() if config.get(t) is not None}
+    given |= {o: config[t] for o, t in optional.items() if config.get(t) is not None}
+    if "activation" in given:
+        given["activation"] = _SAME_ACTIVATION.get(given["activation"], given["activation"])
+    return given
 
 
 @dataclass(frozen=True, kw_only=True)

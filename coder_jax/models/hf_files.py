@@ -16,6 +16,7 @@ from data_pipeline.files.identity import (
     ENCODER,
     RUN,
     Length,
+    is_lfs_pointer,
     read_identity,
     read_json,
     read_json_value,
@@ -31,6 +32,7 @@ from data_pipeline.terminology.cleaning import CLEANING
 
 _SMALL_FILES = ["*.json", "*.txt", "*.model", "README.md", "LICENSE*"]
 SAFETENSORS, _TORCH_BIN = "model.safetensors", "pytorch_model.bin"
+_OLD_LAYOUT = "0_Transformer"
 WORD_VECTORS = "word_vectors.safetensors"  # of an encoder of names
 _BESIDE = ["generator.safetensors", "ranker.safetensors", "keywords.tsv", WORD_VECTORS]
 
@@ -68,6 +70,12 @@ def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False) -> Path:
             )
         if not (path / "config.json").is_file():
             inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
+            if (path / _OLD_LAYOUT / "config.json").is_file():
+                raise BadInput(
+                    f"{path} is laid out as by sentence-transformers 1, with the encoder in its "
+                    f"folder {_OLD_LAYOUT}; give {path / _OLD_LAYOUT}, and its pooling (in "
+                    "1_Pooling/config.json) by --pooling"
+                )
             raise BadInput(
                 f"{path} has no config.json (found: {inside}); expected a Hugging Face model "
                 "folder with config.json, weights and tokenizer"
@@ -145,10 +153,20 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
             for name in file.keys():
                 tensors[name] = _as_float32(file.get_tensor(name))
     except SafetensorError as error:
+        _check_fetched(path)
         raise BadInput(
             f"{path} is not a whole safetensors file ({error}); fetch it again"
         ) from error
     return tensors
+
+
+def _check_fetched(path: Path) -> None:
+    """Raise BadInput for a pointer of Git LFS."""
+    if is_lfs_pointer(path):
+        raise BadInput(
+            f"{path} is a pointer of Git LFS, not the weights themselves; expected the file: fetch "
+            "it with 'git lfs pull', or from the Hub"
+        )
 
 
 def _read_torch(path: Path) -> dict[str, np.ndarray]:
@@ -164,12 +182,25 @@ def _read_torch(path: Path) -> dict[str, np.ndarray]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        _check_fetched(path)
+        # What torch says of its own flags would not help, and has codes for colours.
+        why = (
+            ""
+            if isinstance(error, pickle.UnpicklingError)
+            else f" ({str(error).split(chr(10))[0]})"
+        )
         raise BadInput(
-            f"{path} is not a plain dict of tensors ({str(error).splitlines()[0]}); whole pickled "
-            "models can run code and are not read: save state_dict() of the model instead"
+            f"{path} is not a plain dict of tensors{why}; whole pickled models can run code and "
+            "are not read: save state_dict() of the model instead"
         ) from error
     if not isinstance(state, dict):
         raise BadInput(f"{path} holds a {type(state).__name__}; expected a dict of tensors")
+    nested = [str(name) for name, value in state.items() if isinstance(value, dict)]
+    if nested and not any(isinstance(value, torch.Tensor) for value in state.values()):
+        raise BadInput(
+            f"{path} is a dict of dicts ({', '.join(nested)}); expected a dict of tensors: save "
+            f"the one that holds the weights alone, such as torch.load(file)[{nested[0]!r}]"
+        )
     return {
         name: _as_float32(value.float().numpy() if value.is_floating_point() else value.numpy())
         for name, value in state.items()

@@ -15,6 +15,7 @@ import polars as pl
 from tokenizers import Tokenizer
 
 from data_pipeline.files.buckets import local_folder
+from data_pipeline.files.identity import is_lfs_pointer
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import without_cleaning
 
@@ -45,6 +46,12 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
     try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:  # tokenizers raises this very class for what it cannot read
+        pointers = [file for file in _TOKENIZERS if is_lfs_pointer(Path(name) / file)]
+        if pointers:
+            raise BadInput(
+                f"{name}: {', '.join(pointers)} is a pointer of Git LFS, not the file itself; "
+                "fetch it with 'git lfs pull', or from the Hub"
+            ) from error
         # If one of the packages is missing, transformers reads the file with the other.
         if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
             raise BadInput(

@@ -211,6 +211,14 @@ def marked(kind: Kind, content: Any) -> dict[str, Any]:
     return {"format": kind.format} | values | {"format": kind.format}
 
 
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether a file is what Git LFS leaves in its place where it was not fetched."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(64).startswith(b"version https://git-lfs")
+
+
 def write_identity(path: Path, kind: Kind, content: Any) -> None:
     """Write such a file atomically. ValueError for NaN and infinity."""
     write_json(path, marked(kind, content))

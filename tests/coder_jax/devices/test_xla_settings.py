@@ -43,6 +43,16 @@ def test_no_flag_for_a_jaxlib_that_may_not_know_it(monkeypatch):
     assert "XLA_FLAGS" not in os.environ
 
 
+def test_64_bits_that_other_programs_need_are_not_used():
+    code = (
+        "from coder_jax.devices.xla_settings import set_up_xla; set_up_xla()\n"
+        "import jax.numpy as jnp, numpy as np; print(jnp.asarray(np.ones(1)).dtype)"
+    )
+    command, asked = [sys.executable, "-c", code], os.environ | {"JAX_ENABLE_X64": "1"}
+    done = subprocess.run(command, env=asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["float32"]
+
+
 def test_products_are_not_ynnpacks_and_programs_are_kept(tmp_path):
     """In a process of its own: the flag is read when the backend starts."""
     code = (

@@ -193,6 +193,13 @@ def test_encode_wants_strings_in_an_order(encoder):
             encoder.encode(wrong)
 
 
+def test_half_a_character_is_said(encoder):
+    cut = json.loads('"heart \\ud83d"')  # of an emoji
+    for terms, place in ((cut, 0), (["Übelkeit", cut], 1)):
+        with pytest.raises(BadInput, match=rf"'heart .ud83d' at place {place} .* half of a char"):
+            encoder.encode(terms)
+
+
 def test_arguments_of_sentence_transformers(encoder, capsys):
     vectors = encoder.encode(TERMS[:3])
     raw = encoder.encode(TERMS[:3], unit=False)

@@ -55,7 +55,9 @@ def test_a_structure_that_is_changed_is_no_one_elses(tiny_folder):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+@pytest.mark.parametrize(
+    "activation", ["gelu", "gelu_new", "relu", "gelu_python", "gelu_fast", "gelu_pytorch_tanh"]
+)
 def test_tiny_bert_equals_transformers(activation, tmp_path):
     model = write_model(tmp_path / "tiny", hidden_act=activation)
     bert, hf_config, report = load_bert(tmp_path / "tiny")
@@ -251,6 +253,25 @@ def pickle_the_model(folder):
     torch.save(random_model(), folder / "pytorch_model.bin")
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+def leave_a_pointer(folder, name="model.safetensors"):
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_text(POINTER)
+
+
+def save_it_in_a_checkpoint(folder):
+    (folder / "model.safetensors").unlink()
+    state = {"state_dict": random_model().state_dict(), "epoch": 3}
+    torch.save(state, folder / "pytorch_model.bin")
+
+
+def lay_it_out_as_once(folder):
+    (folder / "0_Transformer").mkdir()
+    (folder / "config.json").rename(folder / "0_Transformer" / "config.json")
+
+
 def save_a_list(folder):
     (folder / "model.safetensors").unlink()
     torch.save([torch.zeros(1)], folder / "pytorch_model.bin")
@@ -290,7 +311,14 @@ def two_encoders(folder):
             "model_type is 'bart'; expected one of bert, roberta",
         ),
         (cut_the_file, "is not a whole safetensors file"),
-        (pickle_the_model, "not a plain dict of tensors .* save state_dict"),
+        (pickle_the_model, "not a plain dict of tensors; whole .* save state_dict"),
+        (leave_a_pointer, "model.safetensors is a pointer of Git LFS, .*'git lfs pull'"),
+        (
+            partial(leave_a_pointer, name="pytorch_model.bin"),
+            "pytorch_model.bin is a pointer of Git LFS",
+        ),
+        (save_it_in_a_checkpoint, r"a dict of dicts .state_dict.; .*torch.load.file.\['state_dict"),
+        (lay_it_out_as_once, "with the encoder in its folder 0_Transformer; give .*--pooling"),
         (save_a_list, "holds a list; expected a dict of tensors"),
         (partial(edit_weight, edit=one_nan), "layer.1.output.dense.bias has NaN or infinite val"),
         (

@@ -115,6 +115,13 @@ def test_a_damaged_tokenizer_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
+def test_a_pointer_of_git_lfs_is_said_to_be_one(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (tmp_path / "tokenizer.json").write_text(pointer)
+    with pytest.raises(BadInput, match="tokenizer.json is a pointer of Git LFS, .*'git lfs pull'"):
+        load_tokenizer(tmp_path)
+
+
 def test_too_short_a_maximum_is_refused(folder):
     with pytest.raises(BadInput, match="max length 2: expected 3 or more"):
         tokenize(load_tokenizer(folder), ["heart"], 2)
