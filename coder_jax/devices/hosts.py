@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -146,6 +146,8 @@ def _find_place(environment: Mapping[str, str]) -> _Place | None:
     count = _number(environment, "JAX_NUM_PROCESSES", least=1)
     index = _number(environment, "JAX_PROCESS_ID", least=0)
     devices = None
+    if (address, count, index) == (None, None, None) and _is_own_step(environment):
+        return None
     if count != 1 and None in (address, count, index):
         address, count, index, devices = _ask_jax(address, count, index)
     if count == 1 or (address, count, index) == (None, None, None):
@@ -173,6 +175,14 @@ def _find_place(environment: Mapping[str, str]) -> _Place | None:
             "the machine of process 0 and a port that is free there"
         )
     return _Place(address, count, index, _usable_devices(devices, environment))
+
+
+def _is_own_step(environment: Mapping[str, str]) -> bool:
+    """Whether Slurm started this process as the only one of its step, as in a shell of salloc.
+
+    The number of tasks that jax reads is the whole job's.
+    """
+    return environment.get("SLURM_STEP_NUM_TASKS") == "1"
 
 
 def alone(verb: str) -> None:
@@ -408,6 +418,7 @@ def _leave(status: int, linger: bool) -> None:
 # Hosts that stop do so at the same step, unless only one was asked to.
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.2
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 3.0, 30.0  # between lines that say that a host waits
 # Start-up errors that a restart may cure: the coordinator is gone or does not answer.
 _NOT_THERE = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|Socket closed")
 
@@ -424,9 +435,11 @@ def _start_hosts() -> None:
         return
     place = _find_place(os.environ)
     if place is None:
+        _say_if_others_are_not_started(os.environ)
         return
     if place.index == 0:
         _check_port(place)
+    _keep_from_proxies(place.coordinator, os.environ)
     # jax would handle SIGTERM itself, and commands would not see it.
     jax.config.update("jax_enable_preemption_service", False)
     start, lost = _start_seconds(), _lost_seconds()
@@ -449,7 +462,7 @@ def _start_hosts() -> None:
 
     joining = threading.Thread(target=join, daemon=True)
     joining.start()
-    _wait_for_start(joining, start)
+    _wait_for_start(joining, start, place)
     if joining.is_alive() or errors:
         reason = _why_not_started(place, start, errors)
         if errors and not _NOT_THERE.search(str(errors[0])):
@@ -466,11 +479,42 @@ def _start_hosts() -> None:
     )
 
 
-def _wait_for_start(joining: threading.Thread, seconds: int) -> None:
-    """Wait for the other hosts, and for a signal."""
-    deadline = time.monotonic() + seconds
-    while joining.is_alive() and time.monotonic() < deadline:
+def _say_if_others_are_not_started(environment: Mapping[str, str]) -> None:
+    """Tell of a job of several tasks in which only the batch script runs."""
+    tasks = _number(environment, "SLURM_NTASKS", least=1) or 1
+    if tasks > 1 and "SLURM_STEP_ID" not in environment and "JAX_NUM_PROCESSES" not in environment:
+        log(
+            f"this process runs alone, though Slurm gave the job {tasks} tasks: start it by srun "
+            "(launch/slurm.sbatch does)"
+        )
+
+
+def _keep_from_proxies(coordinator: str, environment: MutableMapping[str, str]) -> None:
+    """Let the hosts of a run talk to each other directly, where http_proxy is set for the web.
+
+    gRPC, which jax uses, would send their words to the proxy, which cannot reach them.
+    """
+    host = coordinator.rpartition(":")[0].strip("[]")
+    names = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
+    others = next((environment[name] for name in names if environment.get(name)), "")
+    environment["no_grpc_proxy"] = ",".join(filter(None, [others, host]))
+
+
+def _wait_for_start(joining: threading.Thread, seconds: int, place: _Place) -> None:
+    """Wait for the other hosts, and for a signal; a line now and then says so."""
+    began = told = time.monotonic()
+    while joining.is_alive() and time.monotonic() < began + seconds:
         joining.join(_POLL_SECONDS)
+        waited = time.monotonic() - began
+        if time.monotonic() > told + (_LINE_SECONDS if told > began else _FIRST_LINE_SECONDS):
+            told = time.monotonic()
+            print(
+                f"host {place.index} of {place.count}: waiting for the others at "
+                f"{place.coordinator}, {waited:.0f} of at most {seconds} s ({_START_TIMEOUT}). To "
+                "run alone: JAX_NUM_PROCESSES=1",
+                file=sys.stderr,
+                flush=True,
+            )
         try:
             process.poll()
         except Stopped as stopped:

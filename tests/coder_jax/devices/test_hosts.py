@@ -50,6 +50,10 @@ def test_one_host_starts_nothing_and_waits_for_nothing():
     assert hosts.run_on_hosts(lambda: 3) == 3
 
 
+# Many clusters have a proxy for the web; nobody listens at this one.
+PROXIES = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+
+
 def test_two_hosts_wait_for_each_other_and_do_what_the_first_decides(pair):
     run = pair(
         """
@@ -66,7 +70,8 @@ agree.barrier("counted")  # before the first decides again
 agree.must_agree("batch", (1, "x"))
 if me == 0:
     time.sleep(1)  # whoever is done waits at the end
-"""
+""",
+        **PROXIES,
     )
     assert run.wait() == [0, 0], run.output
     for index, text in enumerate(run.output):
@@ -186,9 +191,10 @@ def test_a_killed_host_is_noticed_outside_of_computations_too(pair, killed):
 )
 def test_hosts_that_do_not_come_are_waited_for_only_so_long(repo, index, reason):
     address = f"localhost:{free_port()}"
-    status, output = finish(start_alone(repo, index, address, wait=2))
+    status, output = finish(start_alone(repo, index, address, wait=5))
     assert status == TRY_AGAIN, output
-    assert f"host {index} of 2 could not join its run at {address} within 2 s" in output
+    assert f"host {index} of 2: waiting for the others at {address}, 3 of at most 5 s" in output
+    assert f"host {index} of 2 could not join its run at {address} within 5 s" in output
     assert reason in output and "CODER_JAX_START_TIMEOUT" in output
     assert "Traceback" not in output
 
@@ -240,7 +246,13 @@ EXPLICIT = {
 # Any of them on the machine that runs the tests would be found too.
 READ = [
     *(SLURM | OPEN_MPI | EXPLICIT),
-    *("JAX_LOCAL_DEVICE_IDS", "JAX_COORDINATOR_PORT", "CUDA_VISIBLE_DEVICES"),
+    *(
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_STEP_ID",
+        "JAX_LOCAL_DEVICE_IDS",
+        "JAX_COORDINATOR_PORT",
+        "CUDA_VISIBLE_DEVICES",
+    ),
     *("KUBERNETES_SERVICE_HOST", "TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES", "TPU_WORKER_ID"),
     *("MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID"),
 ]
@@ -311,11 +323,21 @@ def test_clusters_and_explicit_variables(place, variables, expected):
         SLURM | {"JAX_NUM_PROCESSES": "1"},
         {"JAX_NUM_PROCESSES": "1"},
         dict.fromkeys(EXPLICIT, ""),
-        {name: value for name, value in SLURM.items() if "STEP" not in name},  # salloc's shell
+        {name: value for name, value in SLURM.items() if "STEP" not in name},  # a batch script
+        SLURM | {"SLURM_STEP_NUM_TASKS": "1"},  # a shell of salloc, which is a step of its own
     ],
 )
 def test_one_process_is_one_host(place, variables):
     assert place(variables) is None
+
+
+def test_a_batch_script_without_srun_is_told_that_it_runs_alone(place, capsys):
+    script = {name: value for name, value in SLURM.items() if "STEP" not in name}
+    for variables in (script, SLURM | {"SLURM_STEP_ID": "0"}, script | {"JAX_NUM_PROCESSES": "1"}):
+        place(variables)
+        hosts._say_if_others_are_not_started(os.environ)
+        told = "runs alone, though Slurm gave the job 16 tasks" in capsys.readouterr().out
+        assert told == (variables == script)
 
 
 def test_a_tpu_slice_on_google_cloud(place, tpu_machine):
