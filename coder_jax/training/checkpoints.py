@@ -329,7 +329,10 @@ def _read_item(folder: Path, item: str) -> Any:
         saved = _read_json_item(folder, "checksums")
         arrays = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
         with ocp.Checkpointer(arrays, multiprocessing_options=alone) as reader:
-            shapes = _numbered(reader.metadata(folder / item).item_metadata.tree)
+            about = reader.metadata(folder / item).item_metadata
+            if about is None:
+                raise _Damaged(f"files of {folder / item} are missing, among them _METADATA")
+            shapes = _numbered(about.tree)
             like = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
             restored = reader.restore(folder / item, args=ocp.args.StandardRestore(like))
         return restored, saved
@@ -438,20 +441,18 @@ class _Kept(preservation_policy.PreservationPolicy):
 
     Args:
         multiples: the steps, at multiples of any of which they stay.
+        most: so many of these stay, the newest; 0: all.
     """
 
-    def __init__(self, multiples: Sequence[int]):
-        self.multiples, self.best = multiples, -1
+    def __init__(self, multiples: Sequence[int], most: int):
+        self.multiples, self.most, self.best = multiples, most, -1
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
         """A flag for each checkpoint, oldest first."""
         steps = [found.step for found in checkpoints]
-        return [
-            step in steps[-2:]
-            or step == self.best
-            or any(step % multiple == 0 for multiple in self.multiples)
-            for step in steps
-        ]
+        regular = [step for step in steps if any(step % one == 0 for one in self.multiples)]
+        kept = {*regular[-self.most :], *steps[-2:], self.best}
+        return [step in kept for step in steps]
 
 
 class Checkpoints:
@@ -461,16 +462,17 @@ class Checkpoints:
         out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
         keep_steps: checkpoints at multiples of any of these steps stay, as do the best one and the
             two newest.
+        most: so many of those at multiples stay, the newest; 0: all.
 
     Raises:
         BadInput: if another process trains in the folder.
     """
 
-    def __init__(self, out: Path, keep_steps: Sequence[int]):
+    def __init__(self, out: Path, keep_steps: Sequence[int], most: int = 0):
         self.remote = in_bucket(out)
         self.lock = lock_run(out) if is_first() and not self.remote else None
         self.folder = _checkpoint_folder(out)
-        self.kept = _Kept(keep_steps)
+        self.kept = _Kept(keep_steps, most)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=self.kept,
             cleanup_tmp_directories=True,  # of saves that were killed

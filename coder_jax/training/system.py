@@ -435,6 +435,8 @@ class RunConfig:
     """Most terms to search in these evaluations: those of the held-out concepts, then others."""
     save_steps: int = 10_000
     """Steps between checkpoints that are kept."""
+    keep: int = 0
+    """Keep so many of them, the newest, and the best; 0: all."""
     save_minutes: float = 15.0
     """Minutes between checkpoints of which only the newest two are kept."""
     restore_step: int = 0
@@ -452,7 +454,7 @@ class RunConfig:
 _LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
     (
         *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
-        *("rows", "eval_steps", "save_minutes", "restore_step"),
+        *("rows", "eval_steps", "save_minutes", "restore_step", "keep"),
         *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
     ),
     0,

@@ -208,7 +208,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
             tracking(run.track, files.folder, files.name, to_json(config))
         )
         keep = [run.save_steps] + ([system.refresh_steps] if system.refresh_steps else [])
-        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(Path(run.out), keep)))
+        checkpoints = opened.enter_context(
+            contextlib.closing(Checkpoints(Path(run.out), keep, run.keep))
+        )
         notes = Notes()
         like, optimizer = step_of_run.like, step_of_run.optimizer
         if checkpoints.latest is None:

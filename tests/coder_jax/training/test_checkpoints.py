@@ -224,6 +224,14 @@ def test_a_checkpoint_that_makes_place_is_never_half_deleted_under_its_number(tm
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["3", "4"]
 
 
+def test_so_many_stay_as_were_asked_for(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep_steps=[3], most=2)
+    for step in (*range(3, 16, 3), 16):
+        save(checkpoints, step)
+    checkpoints.close()
+    assert saved_steps(tmp_path) == [12, 15, 16]
+
+
 def test_the_best_checkpoint_stays_and_every_later_one_tells_which_it_is(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep_steps=[100])
     for step, best in ((1, None), (2, [2, 0.5]), (3, [2, 0.5]), (4, [2, 0.5]), (5, [2, 0.5])):
@@ -237,6 +245,12 @@ def test_the_best_checkpoint_stays_and_every_later_one_tells_which_it_is(tmp_pat
         save(checkpoints, 7, [6, 0.75])
         save(checkpoints, 8, [6, 0.75])
     assert saved_steps(tmp_path) == [6, 7, 8] and best_step(tmp_path) == 6
+
+
+def test_a_checkpoint_without_the_files_that_describe_it_is_said_to_lack_them(out):
+    (out / "checkpoints" / "6" / "params" / "_METADATA").unlink()
+    with pytest.raises(BadInput, match="6 cannot be read: files of .*params are missing, among"):
+        read_params(out, 6)
 
 
 def test_a_run_without_scores_has_no_best_checkpoint(out):
