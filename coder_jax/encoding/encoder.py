@@ -18,7 +18,14 @@ import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
-from coder_jax.encoding.readers import ONNX_FILES, Backend, BertReader, NameReader, OnnxReader
+from coder_jax.encoding.readers import (
+    ONNX_FILES,
+    Backend,
+    BertReader,
+    NameReader,
+    OnnxReader,
+    within_positions,
+)
 from coder_jax.encoding.search import search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
@@ -443,6 +450,8 @@ class TermEncoder:
         settings = read_settings(folder, pooling=pooling).changed(
             cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
         )
+        if max_length is None and not is_name_encoder(folder):
+            settings = within_positions(settings, folder)
         if backend != "jax":
             encoder = cls(OnnxReader(folder, backend), None, settings)
         elif is_name_encoder(folder):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import Tokenizer
 
+from coder_jax.devices.hosts import log
 from coder_jax.encoding.embed import (
     embed_chunks,
     embed_distinct,
@@ -38,7 +39,7 @@ from data_pipeline.dataset.tokenizer import (
     tokenizer_hash,
     vocabulary_size,
 )
-from data_pipeline.files.identity import read_json
+from data_pipeline.files.identity import LONGEST, read_json
 from data_pipeline.process import BadInput, Progress
 from data_pipeline.skip_gram.store import StringVectors
 from data_pipeline.sources.text import rules_hash
@@ -140,6 +141,20 @@ class BertReader(_WordPieces):
         """As `embed.embed_chunks`, of cleaned terms."""
         how = _how(settings)
         return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
+
+
+def within_positions(settings: EncoderSettings, folder: Path) -> EncoderSettings:
+    """The settings of a folder, for terms no longer than its encoder has positions."""
+    path = folder / "config.json"
+    longest = read_config(read_json(path), str(path)).longest_term
+    if settings.max_length <= longest:
+        return settings
+    if settings.max_length < LONGEST:  # a length that the folder names
+        log(
+            f"{folder} asks for terms of up to {settings.max_length} tokens, but its encoder has "
+            f"{longest} positions: longer terms are cut to {longest}"
+        )
+    return settings.changed(max_length=longest)
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:

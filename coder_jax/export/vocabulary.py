@@ -20,6 +20,7 @@ from msgspec import UNSET
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
+from coder_jax.encoding.readers import within_positions
 from coder_jax.export.folder import (
     PROBE_TERMS,
     check_exportable,
@@ -224,7 +225,7 @@ def open_extendable(name: str, out: Path) -> Extendable:
     read_config(read_json(folder / "config.json"), str(folder / "config.json"))
     tokenizer = load_tokenizer(folder)
     vocabulary = WordPieceVocabulary.of(tokenizer, name)
-    settings = read_settings(folder)
+    settings = within_positions(read_settings(folder), folder)
     bert, hf_config, report = load_bert(folder)
     check_vocabulary(vocabulary.size, bert.config, name)
     if in_bucket(out):

@@ -14,6 +14,7 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import (
     ENCODER,
+    LONGEST,
     RUN,
     Length,
     is_lfs_pointer,
@@ -311,6 +312,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     if export := read_export(folder):
         return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
+        if pooling is None:
+            _check_prompts(folder)
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
             max_length=_sentence_transformers_length(folder),
@@ -355,8 +358,29 @@ def _sentence_transformers_pooling(folder: Path) -> str:
     return mode
 
 
+def _check_prompts(folder: Path) -> None:
+    """Raise BadInput for a sentence-transformers folder that changes each text before it is read.
+
+    Either it puts a prompt of its own before it, or makes it lower case.
+    """
+    changes = {}
+    for name, key in (
+        ("config_sentence_transformers.json", "default_prompt_name"),
+        ("sentence_bert_config.json", "do_lower_case"),
+    ):
+        if (folder / name).is_file():
+            changes[key] = read_json(folder / name).get(key)
+    for key, value in changes.items():
+        if value:
+            raise BadInput(
+                f"{folder}: {key} is {value!r}, so sentence-transformers changes each text before "
+                f"the tokenizer reads it, and coder_jax does not; choose a pooling "
+                f"({', '.join(POOLINGS)}) to use the encoder without that"
+            )
+
+
 def _sentence_transformers_length(folder: Path) -> int:
-    """max_seq_length of a sentence-transformers folder, 32 where it names none."""
+    """max_seq_length of a sentence-transformers folder; `LONGEST` where it names none."""
     for name, key in (
         ("sentence_bert_config.json", "max_seq_length"),
         ("tokenizer_config.json", "model_max_length"),
@@ -366,4 +390,4 @@ def _sentence_transformers_length(folder: Path) -> int:
             # Tokenizers without a limit have a number of 30 digits.
             if length is not None and not (isinstance(length, int) and length >= 10**6):
                 return typed(length, Length, f"{folder / name}: {key}", "fetch the folder again")  # type: ignore[arg-type]
-    return EncoderSettings().max_length
+    return LONGEST

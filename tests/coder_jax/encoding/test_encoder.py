@@ -106,6 +106,36 @@ def test_poolings_without_counterpart_must_be_settled(tmp_path, config, modules,
 
 
 @pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+    ],
+)
+def test_what_changes_texts_before_they_are_read_must_be_settled(tmp_path, file, changes):
+    sentence_transformers_folder(tmp_path, {"pooling_mode": "cls"}, ("Transformer", "Pooling"))
+    (tmp_path / file).write_text(json.dumps(dict.fromkeys(changes)))
+    assert read_settings(tmp_path).pooling == "cls"
+    (tmp_path / file).write_text(json.dumps(changes))
+    with pytest.raises(BadInput, match=f"{[*changes][0]} is .*before the tokenizer reads it"):
+        read_settings(tmp_path)
+    assert read_settings(tmp_path, pooling="cls").pooling == "cls"
+
+
+@pytest.mark.parametrize("asked", [None, 66])
+def test_terms_are_as_long_as_there_are_positions(tiny_folder, tmp_path, capsys, asked):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "tokenizer_config.json").write_text("{}")  # it names no length either
+    sentence_transformers_folder(folder, {"pooling_mode": "mean"}, ("Transformer", "Pooling"))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": asked}))
+    encoder = TermEncoder.from_pretrained(folder)
+    assert encoder.settings.max_length == TINY.max_positions
+    told = "asks for terms of up to 66 tokens, but its encoder has" in capsys.readouterr().out
+    assert told == (asked is not None)
+    assert np.isfinite(encoder.encode(["pain " * 500])).all()
+
+
+@pytest.mark.parametrize(
     ("saved", "message"),
     [
         ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean, pieces, pooler"),
