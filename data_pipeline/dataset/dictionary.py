@@ -66,6 +66,7 @@ class _Choice:
     sources: tuple[str, ...] = ()
     concepts_of: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    keep_suppressed: bool = False
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -119,22 +120,23 @@ class _Choice:
         if not terms:
             asked = [option for option, values in self.options().items() if values]
             other = f"other values for {' and '.join(asked)}" if asked else "another dictionary"
-            raise BadInput(
-                f"{path}: found no term of the choice, suppressed ones aside; give {other}"
-            )
+            aside = "" if self.keep_suppressed else ", suppressed ones aside"
+            raise BadInput(f"{path}: found no term of the choice{aside}; give {other}")
 
     def named(self, path: Path) -> str:
         """The path, followed by the values chosen."""
         return " ".join([str(path), *(one for asked in self.options().values() for one in asked)])
 
-    def record(self) -> dict[str, list[str]]:
+    def record(self) -> dict[str, Any]:
         """The choice, as it is recorded with results."""
         types = {"semantic_types": list(self.types)} if self.types else {}
+        suppressed = {"keep_suppressed": True} if self.keep_suppressed else {}
         return {
             "languages": list(self.languages),
             "vocabularies": list(self.sources),
             "concepts_of": list(self.concepts_of),
             **types,
+            **suppressed,
         }
 
 
@@ -377,30 +379,33 @@ def _rows_of_medic(path: Path) -> _DictionaryRows:
 
 
 @contextmanager
-def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
-    """Terms of a source that are not suppressed, and semantic types, as a `Source` has them."""
+def _tables(
+    path: Path, *, keep_suppressed: bool
+) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
+    """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
         source, types = read_source(path, Path(scratch)), None
         if path.name.upper().startswith("MRCONSO.RRF"):
             types = read_types(path, Path(scratch))
-        terms = source.atoms.filter(term_drop_reason(Filters()).is_null())
+        kept = term_drop_reason(Filters(keep_suppressed=keep_suppressed)).is_null()
+        terms = source.atoms.filter(kept)
         yield terms, source.types if types is None else types
 
 
 def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
-    """The unsuppressed terms of a release, uncleaned; the preferred term of each concept comes
-    first.
+    """The terms of a release, uncleaned; the preferred term of each concept comes first.
 
     With `raw`, what is known of the concepts is read at once: what is wrong with it is then said
     before the terms are used.
     """
-    filters = Filters(languages=choice.languages, sources=choice.sources)
-    with _tables(path) as (atoms, types):
+    # Below, `_tables` has dropped what is suppressed.
+    filters = Filters(languages=choice.languages, sources=choice.sources, keep_suppressed=True)
+    with _tables(path, keep_suppressed=choice.keep_suppressed) as (atoms, types):
         columns = ("language", "source")
         values = atoms.select(columns).unique().collect()
         there = [values[one].unique().sort().to_list() for one in columns]
         choice.check(there[0], there[1], path)
-        whole = Filters(sources=choice.concepts_of)
+        whole = Filters(sources=choice.concepts_of, keep_suppressed=True)
         concepts = atoms.filter(term_drop_reason(whole).is_null()).select("cui").unique()
         if choice.types:
             concepts = concepts.join(_of_types(types, choice, path), on="cui", how="semi")
@@ -419,7 +424,7 @@ def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     def read() -> _Columns:
         if now is not None:
             return now
-        with _tables(path) as tables:
+        with _tables(path, keep_suppressed=choice.keep_suppressed) as tables:
             return _columns_of_release(*tables, cuis, choice)
 
     return _DictionaryRows(
@@ -449,7 +454,8 @@ def _columns_of_release(
 ) -> _Columns:
     """What a release knows of some concepts; names are in the chosen languages."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").lazy()
-    in_language = term_drop_reason(Filters(languages=choice.languages)).is_null()
+    filters = Filters(languages=choice.languages, keep_suppressed=True)
+    in_language = term_drop_reason(filters).is_null()
     names = (
         atoms.filter(in_language)
         .join(numbers, on="cui", maintain_order="left")
@@ -757,6 +763,7 @@ def read_dictionary(
     concepts_of: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     *,
+    keep_suppressed: bool = False,
     raw: bool = False,
 ) -> Dictionary:
     """Reads a dictionary.
@@ -776,6 +783,8 @@ def read_dictionary(
         of the languages and sources above.
       types: of these, keep the concepts of these semantic types, such as ["T047"], ["Disease or
         Syndrome"] or both in one string, in whatever case.
+      keep_suppressed: of a release, keep terms that are obsolete or suppressed, too. A dataset has
+        them or not, as it was built.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
 
@@ -789,8 +798,20 @@ def read_dictionary(
         choice that leaves no term.
     """
     path = local_file(path)
-    choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
+    choice = _Choice(
+        tuple(languages or ()),
+        tuple(sources or ()),
+        tuple(concepts_of or ()),
+        tuple(types or ()),
+        keep_suppressed,
+    )
     from_source = is_release(path)
+    if keep_suppressed and not from_source:
+        raise BadInput(
+            f"{path}: found --dictionary-keep-suppressed; expected a release or an ontology, whose "
+            "rows say whether they are suppressed: leave it out. A dataset has suppressed terms if "
+            "it is built with --keep-suppressed"
+        )
     if path.is_dir() and not from_source and not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
@@ -813,10 +834,10 @@ def read_dictionary(
             dataset=path if path.is_dir() and not from_source else None,
             about_concepts=read.about_concepts,
         )
-    for option, asked in choice.options().items():
-        if asked:
+    for option, values in choice.options().items():
+        if values:
             raise BadInput(
-                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder, "
+                f"{path}: found {option} {' '.join(values)}; expected a dataset folder, "
                 "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )

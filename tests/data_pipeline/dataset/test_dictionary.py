@@ -253,6 +253,22 @@ def test_a_release_of_suppressed_terms(tmp_path):
         read_dictionary(mrconso)
 
 
+def test_suppressed_terms_of_a_release_are_kept_on_request(tmp_path, folder):
+    mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
+    kept = read_dictionary(mrconso, keep_suppressed=True)
+    usual = read_dictionary(mrconso)
+    rows, before = (set(zip(one.terms, one.concepts, strict=True)) for one in (kept, usual))
+    assert rows - before == {("Sore limb", "C0000003"), ("Old name", "C0000004")}
+    disease = ("T047 Disease or Syndrome",)
+    assert kept.about("C0000004") == AboutConcept("Old name", (("MSH", "10"),), disease)
+    english = read_dictionary(mrconso, ["ENG"], ["MSH"], keep_suppressed=True)
+    assert {"Sore limb", "Old name"} <= set(english.terms)
+    assert kept.description["keep_suppressed"] and "keep_suppressed" not in usual.description
+    message = "expected a release or an ontology.* built with --keep-suppressed"
+    with pytest.raises(BadInput, match=f"{folder}: found --dictionary-keep-suppressed; {message}"):
+        read_dictionary(folder, keep_suppressed=True)
+
+
 def test_its_retired_cuis(folder):
     retired = read_retired_cuis(choose_list(None, folder))
     assert retired.successor == {"C0000009": "C0000002"}
