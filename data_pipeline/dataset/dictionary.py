@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import tempfile
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +20,12 @@ import polars as pl
 from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.buckets import local_file
 from data_pipeline.files.tables import (
+    CONCEPT_COLUMNS,
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
     Rows,
     bounded_lines,
+    decoded,
     distinct_rows,
     double_piped,
     is_double_piped,
@@ -33,6 +37,7 @@ from data_pipeline.files.tables import (
     read_text,
     split_concepts,
     two_columns,
+    unpacked,
     unreadable,
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
@@ -326,40 +331,92 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
 
 
 # -------------------------------------------------------------------------------------------------
-# MEDIC, the disease dictionary of CTD, as distributed with NCBI disease: one line per disease.
+# MEDIC, the disease dictionary of CTD, as distributed with NCBI disease, or by CTD itself.
 #
-# `id|other ids||name|synonym|...`, such as `C567755|613097||Tooth Agenesis, Selective, 6|STHAG6`.
-# The identifiers are of MeSH or OMIM. The first one names the concept, the others mean the same.
+#     C567755|613097||Tooth Agenesis, Selective, 6|STHAG6       a line for each disease
+#
+# or CTD_diseases.tsv, whose header is a comment that names the columns. The identifiers are of MeSH
+# or OMIM. The first one names the concept, the others mean the same.
 
 # MeSH descriptors and supplementary concepts, and OMIM; a CUI of UMLS has seven digits.
 _IDENTIFIER = r"(?:MESH:|OMIM:)?(?:[CD]\d{6}|[CD]\d{9}|\d{6})"
 _FIRST_FIELD = re.compile(rf"{_IDENTIFIER}(?:\|{_IDENTIFIER})*", re.IGNORECASE)
 _MESH, _OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
+_CTD_HEADER = re.compile(r"^#[ \t]*(DiseaseName\tDiseaseID\t.*)$", re.MULTILINE)
+_CTD_COLUMNS = ("DiseaseName", "DiseaseID", "AltDiseaseIDs", "Synonyms")
 
 
-def _is_medic(path: Path) -> bool:
-    """Whether the first line of a "
-
-    " file has identifiers like MEDIC's.
-    """
-    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
-    return _FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
-
-
-def _rows_of_medic(path: Path) -> _DictionaryRows:
-    """The names of MEDIC, with a row for each concept that has the name.
+def _read_medic(path: Path) -> list[Entry] | None:
+    """The diseases of MEDIC with all their identifiers and names; None for another file.
 
     Raises:
       BadInput: a broken line.
     """
+    if not path.is_file() or is_workbook(path):
+        return None
+    if (text := _ctd_text(path)) is not None:
+        return list(_diseases_of_ctd(text, path))
+    if not is_double_piped(path):
+        return None
+    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+    is_medic = _FIRST_FIELD.fullmatch(first.partition(DOUBLE_PIPE)[0].strip())
+    return _piped_entries(path) if is_medic else None
+
+
+def _piped_entries(path: Path) -> list[Entry]:
+    """The entries of a file whose lines are ids||names, each joined with |."""
+    pairs = double_piped(path, 2, "id|other ids||name|synonym|...")
+    return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+
+
+def _ctd_text(path: Path) -> str | None:
+    """The text of CTD_diseases.tsv, perhaps packed; None for a file that is another."""
+    is_packed = path.suffix.lower() == ".gz"
+    try:
+        with gzip.open(path) if is_packed else path.open("rb") as file:
+            if file.read(1) != b"#":
+                return None
+    except (OSError, EOFError, zlib.error):  # who reads it as another file says so
+        return None
+    text = decoded(unpacked(path), str(path)) if is_packed else read_text(path)
+    return text if _CTD_HEADER.search(text) else None
+
+
+def _diseases_of_ctd(text: str, path: Path) -> Iterator[Entry]:
+    header = _CTD_HEADER.search(text)
+    columns = header[1].strip().split("\t") if header else []
+    if missing := [name for name in _CTD_COLUMNS if name not in columns]:
+        raise BadInput(
+            f"{path}: found the columns {', '.join(columns)}; expected {missing[0]}, too: fetch "
+            "CTD_diseases.tsv again"
+        )
+    places = [columns.index(name) for name in _CTD_COLUMNS]
+    for number, line in enumerate(text.split("\n"), start=1):
+        fields = [field.strip() for field in line.split("\t")]
+        if line.startswith("#") or is_empty(fields):
+            continue
+        fields += [""] * (len(columns) - len(fields))
+        if len(fields) > len(columns) or not all(fields[place] for place in places[:2]):
+            raise BadInput(
+                f"{path}:{number}: found {line[:80]!r}; expected the {len(columns)} columns of its "
+                "header, with a name and an identifier: fetch the file again"
+            )
+        name, identifier, others, synonyms = (fields[place] for place in places)
+        # Others may be of vocabularies such as DO.
+        same = [one for one in others.split(CONCEPT_SEPARATOR) if PREFIX.match(one.strip())]
+        codes = _divided(CONCEPT_SEPARATOR.join([identifier, *same]), codes=True)
+        yield Entry(codes, tuple(dict.fromkeys((name, *_divided(synonyms)))))
+
+
+def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
+    """The names of MEDIC, with a row for each concept that has the name."""
     names: dict[str, dict[str, None]] = {}
     codes: dict[str, dict[tuple[str, str], None]] = {}
-    for joined, written in double_piped(path, 2, "id|other ids||name|synonym|..."):
-        concept, *others = (PREFIX.sub("", one.strip()) for one in joined.split(CONCEPT_SEPARATOR))
-        for one in (concept, *others):
+    for disease in diseases:
+        concept = disease.codes[0]
+        for one in disease.codes:
             codes.setdefault(concept, {})[_OMIM if one.isdigit() else _MESH, one] = None
-        held = names.setdefault(concept, {})
-        held.update(dict.fromkeys(filter(None, map(str.strip, written.split(CONCEPT_SEPARATOR)))))
+        names.setdefault(concept, {}).update(dict.fromkeys(disease.names))
     pairs = [(name, concept) for concept, held in names.items() for name in held]
     return _DictionaryRows(
         terms=[name for name, _ in pairs],
@@ -771,10 +828,10 @@ def read_dictionary(
     Args:
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
         of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
-        MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
-        an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a UMLS release, or .gz, or a whole
-        release of the UMLS, SNOMED CT or LOINC (folder or .zip); or the https:// address of such a
-        file, which is fetched once.
+        MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv (or .gz); a dataset folder
+        as `data_pipeline.build` makes it; an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a
+        UMLS release, or .gz, or a whole release of the UMLS, SNOMED CT or LOINC (folder or .zip);
+        or the https:// address of such a file, which is fetched once.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -818,11 +875,13 @@ def read_dictionary(
             "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
             "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
         )
+    medic = None
     if from_source or path.is_dir():
         of = _rows_of_release if from_source else _rows_of_dataset
         read: _DictionaryRows | None = of(path, choice, raw=raw)
     else:
-        read = _rows_of_table(path, choice)
+        medic = _read_medic(path)
+        read = _rows_of_table(path, choice) if medic is None else None
     if read is not None:
         return Dictionary(
             read.terms,
@@ -841,12 +900,15 @@ def read_dictionary(
                 "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
+    if medic is not None:
+        rows_of_medic = _rows_of_medic(medic)
+        return Dictionary(
+            rows_of_medic.terms,
+            rows_of_medic.concepts,
+            str(path),
+            about_concepts=rows_of_medic.about_concepts,
+        )
     if is_double_piped(path):
-        if _is_medic(path):
-            medic = _rows_of_medic(path)
-            return Dictionary(
-                medic.terms, medic.concepts, str(path), about_concepts=medic.about_concepts
-            )
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
     rows = _terms_first(two_columns(path, "term<TAB>CUI"), path)
@@ -859,8 +921,8 @@ def read_dictionary(
 _ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
 _DICTIONARY_FORMS = (
     "code<TAB>name without a header; a table whose header names a column of terms and one of "
-    "concepts; id|other ids||name|synonym|... as MEDIC comes with BioSyn; a dataset folder; or "
-    "MRCONSO.RRF"
+    "concepts; MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv; a dataset folder; "
+    "or MRCONSO.RRF"
 )
 
 
@@ -879,9 +941,10 @@ def read_entries(path: Path) -> list[Entry]:
         for _, term, concept in dictionary.pairs():
             grouped.setdefault(concept, {dictionary.about(concept).preferred: None})[term] = None
         return [Entry((concept,), tuple(names)) for concept, names in grouped.items()]
+    if (medic := _read_medic(path)) is not None:
+        return medic
     if not is_workbook(path) and is_double_piped(path):
-        pairs = double_piped(path, 2, "ids||names, each joined with |")
-        return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+        return _piped_entries(path)
     rows = rows_of(path)
     _, header = header_of(rows)
     if len(header) > 1 and has_terms(header, path):
@@ -889,6 +952,33 @@ def read_entries(path: Path) -> list[Entry]:
         frame = frame.sort("preferred", descending=True, maintain_order=True)
         return _grouped(frame.select("concept", "term").iter_rows())
     return _coded(path, rows)
+
+
+def read_identifiers(path: Path) -> list[str]:
+    """The identifiers in a list of concepts, each once.
+
+    Args:
+      path: an identifier a line; a table with tabs and a header, one of whose columns is called CUI
+        or concept; or MEDIC, all of whose identifiers are taken.
+
+    Raises:
+      BadInput: a table without such a column, or a file without lines.
+    """
+    if (medic := _read_medic(path)) is not None:
+        return list(dict.fromkeys(code for disease in medic for code in disease.codes))
+    rows = [line.split("\t") for line in read_text(path).split("\n") if line.strip()]
+    if not rows:
+        raise BadInput(f"{path}: found no lines; expected a concept in each")
+    header = [field.strip().lower() for field in rows[0]]
+    named = [place for place, field in enumerate(header) if field in CONCEPT_COLUMNS]
+    if len(header) > 1 and not named:
+        raise BadInput(
+            f"{path}: found the columns {', '.join(header)}; expected one that is called CUI or "
+            "concept, or a concept in each line"
+        )
+    place = named[0] if named else 0
+    found = [row[place].strip() for row in rows[bool(named) :] if len(row) > place]
+    return list(dict.fromkeys(one for one in found if one))
 
 
 def _divided(field: str, *, codes: bool = False) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class SkipGramOptions:
         Path | None,
         Flag(
             "names and concepts: a dataset of `python -m data_pipeline.build`, MRCONSO.RRF, a "
-            "table, or MEDIC's id|ids||name|synonym; any form that `python -m "
+            "table, or MEDIC (CTD_diseases.tsv); any form that `python -m "
             "data_pipeline.build_mentions` reads (default: annotated names alone)",
             "PATH",
             heading="names",
