@@ -197,6 +197,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 # Settings that not all versions record, each at the value that does what is done without it.
 AS_IF_ABSENT = (
     ("epochs", 0.0),
+    ("keep_stop_words", False),
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
     ("relation_start", "identity"),

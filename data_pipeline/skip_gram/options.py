@@ -105,6 +105,13 @@ class SkipGramOptions:
     annotation_types: Annotated[
         tuple[str, ...], Flag("of PubTator, the types of names to take", "TYPE")
     ] = ("Disease", "Chemical")
+    keep_stop_words: Annotated[
+        bool,
+        Flag(
+            "keep stop words and marks of the text, as the paper does; otherwise both are dropped, "
+            "so that a window reaches further. Names lose theirs in any case"
+        ),
+    ] = False
     settings: Settings = Settings()
     overwrite: Annotated[bool, Flag("replace the folder at --out", heading="output")] = False
 
