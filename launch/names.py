@@ -56,6 +56,7 @@ _SETTINGS = "names.json"  # in OUT, beside the first results
 _FORMAT = 2  # of SETTINGS
 _HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
 _AVERAGED, _MOVED = "mean of word vectors", "word vectors by WMD"
+_EVAL_STEPS = 500  # with --development; --eval-steps changes it
 _SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
 
 
@@ -125,13 +126,28 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "(default: bne)",
     )
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
+    parser.add_argument(
+        "--development",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"take each training's checkpoint that is best on these sets, every {_EVAL_STEPS} "
+        "steps, as train does; they are looked up in the --dictionary for all",
+    )
 
 
 def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
     """The flags of each training on which its result depends."""
+    from coder_jax.commands.evaluate import paths_of
+
+    sets = []
+    if args.development:
+        sets = ["--development", *args.development, "--eval-steps", str(_EVAL_STEPS)]
+        if dictionary := paths_of(args.benchmark, args.dictionary)[1].get(""):
+            sets += ["--development-dictionary", dictionary]
     steps = ["--steps", str(args.steps)] if args.steps is not None else []
     return {
-        name: ["--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
+        name: [*sets, "--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
         for recipe in args.recipes
         for name, seed in with_seeds(recipe, args.seeds).items()
     }
@@ -166,6 +182,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     systems = {name: {"model": described(model)} for name, model in _compared(args).items()}
     for name, training in _trainings_of(args, flags).items():
         config = parse_training(training)
+        config.validate()
         if not isinstance(config.system, BneSystem):
             raise BadInput(f"--recipes {config.recipe}: expected recipes of BNE, such as bne")
         written = to_json(config)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_names import tiny_names
 
+from coder_jax.commands.train import parse
 from coder_jax.evaluation.name_pairs import WMD
 from data_pipeline.files.whole import write_json
 from launch import names
@@ -115,6 +116,21 @@ def test_the_text_of_the_vectors_keeps_its_stop_words_on_request(words, asked, t
     assert "keep_stop_words: True there, False here" in capsys.readouterr().err
 
 
+def test_development_sets_choose_the_checkpoint_of_every_training(words, asked, write, capsys):
+    medic = str(write("medic.txt", "D000001||pain\n"))
+    sets = ["--development", "a=x.txt", "b=y.txt"]
+    more = ["--dictionary", medic, "--recipes", "bne", "bne --eval-steps 7"]
+    assert names.main([*words, *more, *sets]) == 0
+    runs = [words for words in asked if "train" in words]
+    for run, steps in zip(runs, (500, 7), strict=True):
+        config = parse(run[2:])
+        assert config.system.development == ("a=x.txt", "b=y.txt")
+        assert config.system.development_dictionary == medic
+        assert config.run.eval_steps == steps
+    assert names.main([*words, *more]) == 2
+    assert "systems.bne.system.development: ['a=x.txt', 'b=y.txt'] there" in capsys.readouterr().err
+
+
 def test_a_folder_from_before_the_option_goes_on(words, asked, tmp_path):
     assert names.main(words) == 0
     assert "--keep-stop-words" not in asked[0]
@@ -128,6 +144,7 @@ def test_a_folder_from_before_the_option_goes_on(words, asked, tmp_path):
 @pytest.mark.parametrize(
     "more, message",
     [
+        (["--development", "x"], "--development: found x; expected NAME=PATH, such as ncbi="),
         (["--wmd"], "--wmd: found the benchmarks mine; expected one of mentions in text"),
         (["--recipes", "small"], "--recipes small: expected recipes of BNE, such as bne"),
         (["--compare", "mini"], "--compare mini: expected NAME=MODEL, such as MiniLM=mini"),
