@@ -233,7 +233,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         return " ± ".join(shown)
 
     lines = [columns, ["---"] * len(columns)]
-    lines += [[cell(name, row.get(name)) for name in columns] for row in rows]
+    lines += [[cell(name, row[name]) if name in row else "" for name in columns] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

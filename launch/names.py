@@ -24,8 +24,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from coder_jax.evaluation.name_pairs import WMD
 from coder_jax.training.system import to_json
 from data_pipeline.batches.bne import check_cleaning
 from data_pipeline.dataset.store import read_manifest
@@ -53,7 +55,8 @@ from launch.experiment import (
 _SETTINGS = "names.json"  # in OUT, beside the first results
 _FORMAT = 2  # of SETTINGS
 _HELD_OUT = Path("heldout/concepts.tsv")  # of a dataset built with --hold-out-concepts
-_AVERAGED = "mean of word vectors"
+_AVERAGED, _MOVED = "mean of word vectors", "word vectors by WMD"
+_EVAL_STEPS = 500  # with --development; --eval-steps changes it
 _SHOWN = [score for score in SCORES if score != "mrr"]  # beside acc@1 it would say the same
 
 
@@ -79,6 +82,12 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         metavar="NAME=MODEL",
         help="encoders to score beside: folders or hub ids",
     )
+    parser.add_argument(
+        "--wmd",
+        action="store_true",
+        help="also score mentions in text by Word Mover's Distance of the word vectors, in a row "
+        "of its own, as evaluate --wmd does; it takes long",
+    )
     _add_training(parser)
     return parser.parse_known_args(arguments)
 
@@ -91,6 +100,9 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         default="words",
         help="what gets a vector, as for skip_gram; names are those of the dataset, but for "
         "held-out concepts (default: words)",
+    )
+    parser.add_argument(
+        "--keep-stop-words", action="store_true", help="those of the text, as for skip_gram"
     )
     parser.add_argument(
         "--epochs",
@@ -114,13 +126,28 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "(default: bne)",
     )
     parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
+    parser.add_argument(
+        "--development",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"take each training's checkpoint that is best on these sets, every {_EVAL_STEPS} "
+        "steps, as train does; they are looked up in the --dictionary for all",
+    )
 
 
 def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, list[str]]:
     """The flags of each training on which its result depends."""
+    from coder_jax.commands.evaluate import paths_of
+
+    sets = []
+    if args.development:
+        sets = ["--development", *args.development, "--eval-steps", str(_EVAL_STEPS)]
+        if dictionary := paths_of(args.benchmark, args.dictionary)[1].get(""):
+            sets += ["--development-dictionary", dictionary]
     steps = ["--steps", str(args.steps)] if args.steps is not None else []
     return {
-        name: ["--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
+        name: [*sets, "--recipe", *shlex.split(recipe), *steps, "--seed", str(seed), *flags]
         for recipe in args.recipes
         for name, seed in with_seeds(recipe, args.seeds).items()
     }
@@ -141,11 +168,13 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     """The settings that results depend on.
 
     Raises:
-      BadInput: no dataset, or one of cleaned names, a flag that `train` does not have, or what
-        `evaluate` does not take.
+      BadInput: no dataset, or one of cleaned names, a flag that `train` does not have, what
+        `evaluate` does not take, or --wmd where nothing is scored by it.
     """
     from coder_jax.commands.evaluate import paths_of
     from coder_jax.commands.train import parse as parse_training
+    from coder_jax.evaluation.annotated_text import AnnotatedText
+    from coder_jax.evaluation.benchmarks import kind_of
     from coder_jax.systems.bne import BneSystem
 
     hash_of_data = dataset_hash(args.data)
@@ -153,11 +182,17 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
     systems = {name: {"model": described(model)} for name, model in _compared(args).items()}
     for name, training in _trainings_of(args, flags).items():
         config = parse_training(training)
+        config.validate()
         if not isinstance(config.system, BneSystem):
             raise BadInput(f"--recipes {config.recipe}: expected recipes of BNE, such as bne")
         written = to_json(config)
         systems[name] = {part: written[part] for part in written if part != "run"}
     benchmarks, dictionaries = paths_of(args.benchmark, args.dictionary)
+    if args.wmd and AnnotatedText not in map(kind_of, benchmarks.values()):
+        raise BadInput(
+            f"--wmd: found the benchmarks {', '.join(benchmarks)}; expected one of mentions in "
+            "text (NCBI disease, BC5CDR), which alone are scored by Word Mover's Distance"
+        )
     for path in args.text:
         if not path.is_file():
             raise BadInput(f"--text {path}: there is no such file")
@@ -166,6 +201,7 @@ def _settings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
         "data": hash_of_data,
         "text": [described(str(path)) for path in args.text],
         "variant": args.variant,
+        "keep_stop_words": args.keep_stop_words,
         "epochs": args.epochs,
         "benchmark": {name: described(path) for name, path in benchmarks.items()},
         "dictionary": {name: described(path) for name, path in dictionaries.items()},
@@ -183,6 +219,7 @@ def _learn_vectors(args: argparse.Namespace) -> Path:
         if names and held_out.exists():
             names += ["--exclude-concepts", held_out]
         own = ["--variant", args.variant, "--epochs", str(args.epochs)]
+        own += ["--keep-stop-words"] if args.keep_stop_words else []
         own += ["--workers", str(args.workers), "--out", str(folder)]
         call("data_pipeline.skip_gram", "--text", *args.text, *names, *own)
     return folder
@@ -203,17 +240,26 @@ def _scores_of(name: str, args: argparse.Namespace, *model: str | Path) -> Row:
         call("coder_jax", "evaluate", *model, "--json", file, *asked)
     row: Row = {"encoder": name.partition(",")[0]}
     for record in read_json(file)["records"]:
-        found = record["scores"]
+        found = _moved(record) if name == _MOVED else record["scores"]
         row |= {
             f"{record['benchmark']} {score}": found[score] for score in _SHOWN if score in found
         }
     return row
 
 
+def _moved(record: Any) -> dict[str, float]:
+    """The scores of Word Mover's Distance, means over the types of mentions, where it has any."""
+    found = [fold["baselines"] for fold in record.get("folds", {}).values() if "baselines" in fold]
+    return {score: fmean(one[WMD][score] for one in found) for one in found for score in one[WMD]}
+
+
 def _rows_of(args: argparse.Namespace, flags: list[str]) -> Iterator[tuple[str, Row]]:
     """(name, row) of each encoder; the trained ones come last."""
     vectors = _learn_vectors(args)
-    yield _AVERAGED, _scores_of(_AVERAGED, args, "--model", vectors, "--vectors-of", "words")
+    words = ("--model", vectors, "--vectors-of", "words")
+    yield _AVERAGED, _scores_of(_AVERAGED, args, *words)
+    if args.wmd:
+        yield _MOVED, _scores_of(_MOVED, args, *words, "--wmd")
     for name, model in _compared(args).items():
         yield name, _scores_of(name, args, "--model", model)
     for name, training in _trainings_of(args, flags).items():

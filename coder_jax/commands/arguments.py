@@ -182,6 +182,13 @@ class DictionaryOptions:
             one_word=True,
         ),
     ] = ()
+    dictionary_keep_suppressed: Annotated[
+        bool,
+        Flag(
+            "also use terms that a release has as obsolete or suppressed (SUPPRESS is O, E or Y); "
+            "for a release or an ontology: a dataset has them if it is built with --keep-suppressed"
+        ),
+    ] = False
 
     def choices(self) -> DictionaryChoices:
         """The arguments of `read_dictionary`."""
@@ -189,6 +196,7 @@ class DictionaryOptions:
             languages=list(self.dictionary_languages) or None,
             sources=list(self.dictionary_sources) or None,
             types=list(self.semantic_types) or None,
+            keep_suppressed=self.dictionary_keep_suppressed,
         )
 
     def check_choices(self, dictionary: str | None) -> None:
@@ -197,9 +205,11 @@ class DictionaryOptions:
             ("--dictionary-languages", self.dictionary_languages),
             ("--dictionary-sources", self.dictionary_sources),
             ("--semantic-types", self.semantic_types),
+            ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
         ):
             if given and not dictionary:
-                raise BadInput(f"{flag}: found {given[0]!r}; expected --dictionary with it")
+                found = repr(given[0]) if isinstance(given, tuple) else "it alone"
+                raise BadInput(f"{flag}: found {found}; expected --dictionary with it")
 
 
 class DictionaryChoices(TypedDict):
@@ -208,6 +218,7 @@ class DictionaryChoices(TypedDict):
     languages: list[str] | None
     sources: list[str] | None
     types: list[str] | None
+    keep_suppressed: bool
 
 
 # -------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ The file needs neither network nor server: open it, mail it, keep it with the ru
   candidates of a generator or a ranker of recall and rank: candidates of mentions of the folder
              --mentions by their distances, and as rankers order them; those of dev where it has any
   maps       t-SNE of terms of --dictionary, coloured by concept, and by semantic type where the
-             dictionary is a dataset folder that has them; encoders of --compare side by side
+             dictionary has types: a dataset, MRCONSO.RRF with MRSTY.RRF beside it, a table with
+             such a column; encoders of --compare side by side
   relations  singular values of the relation matrices, and how alike they are, where --model is a
              run or an export of one
   explorer   terms of --dictionary with the --neighbours nearest others of each; type to find one,

@@ -48,7 +48,13 @@ from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import CONCEPT_SEPARATOR
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
-from data_pipeline.sources.corpora import NONE, PREFIX, is_pubtator, read_abstracts
+from data_pipeline.sources.corpora import (
+    MESH_AND_OMIM,
+    NONE,
+    PREFIX,
+    is_pubtator,
+    read_abstracts,
+)
 from data_pipeline.sources.text import abbreviations_of
 
 if TYPE_CHECKING:
@@ -196,10 +202,11 @@ class AnnotatedText(NormalizationBenchmark):
     )
     about: ClassVar[str] = """\
 text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looked up in --dictionary
-          whose concepts are, or have as codes, identifiers of MeSH and OMIM: MEDIC as
-          id|other ids||name|synonym..., or a release or dataset. Scored for each type of mention:
-          acc@1 with abbreviations written out, and MAP of the names of its concept among those of
-          the 20 best concepts by BM25. Mentions whose concept the dictionary lacks are left out.\
+          whose concepts are, or have as codes, identifiers of MeSH and OMIM: MEDIC
+          (CTD_diseases.tsv, or id|other ids||name|synonym...), or a release or dataset. Scored for
+          each type of mention: acc@1 with abbreviations written out, and MAP of the names of its
+          concept among those of the 20 best concepts by BM25. Mentions whose concept the dictionary
+          lacks are left out.\
 """
     options: ClassVar[type[Options]] = TextOptions
     published: ClassVar[tuple[PublishedRow, ...]] = MENTIONS_IN_TEXT
@@ -374,8 +381,6 @@ def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 # What NCBI disease divides diseases into.
 _DISEASES = frozenset(("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"))
 _TOGETHER = "+"  # between identifiers that only together are what is meant
-# How UMLS and CTD call the vocabularies that the identifiers of PubTator are of.
-_VOCABULARIES = frozenset(("MSH", "MESH", "OMIM"))
 
 
 @dataclass
@@ -520,7 +525,7 @@ def _concepts_of_identifiers(
     for concept in sorted(held):
         for vocabulary, code in dictionary.about(concept).codes:
             code = PREFIX.sub("", code)
-            if code in missing and vocabulary.upper() in _VOCABULARIES:
+            if code in missing and vocabulary.upper() in MESH_AND_OMIM:
                 coded.setdefault(code, []).append(concept)
     return found | {
         code: CONCEPT_SEPARATOR.join(dict.fromkeys(some)) for code, some in coded.items()

@@ -235,7 +235,8 @@ class Inputs:
       model, name: the encoder to report on, and what it is called.
       title: of the page.
       pooling: None for the model's own.
-      dictionary, languages, sources, types: as `read_dictionary` takes them; or no dictionary.
+      dictionary, languages, sources, types, keep_suppressed: as `read_dictionary` takes them; or no
+        dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
         Or a folder of mentions, whose candidates are shown.
@@ -256,6 +257,7 @@ class Inputs:
     languages: Sequence[str] | None
     sources: Sequence[str] | None
     types: Sequence[str] | None = None
+    keep_suppressed: bool = False
     results: Sequence[tuple[str | None, str]]
     compare: Sequence[tuple[str, str]]
     terms: int
@@ -288,7 +290,12 @@ def build_report(inputs: Inputs, load: Load = _load_subject) -> Report:
     shown = None
     if inputs.dictionary is not None:
         dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
-        shown = read_shown_terms(*dictionary, most_terms=inputs.terms, seed=inputs.seed)
+        shown = read_shown_terms(
+            *dictionary,
+            keep_suppressed=inputs.keep_suppressed,
+            most_terms=inputs.terms,
+            seed=inputs.seed,
+        )
     subject = load(inputs.name, inputs.model, inputs.pooling)
     report = Report(
         title=inputs.title,

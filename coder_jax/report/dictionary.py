@@ -7,7 +7,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from scipy.linalg import orthogonal_procrustes
 from coder_jax.encoding.search import nearest_others
 from coder_jax.evaluation.concepts import bare_type
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -82,25 +80,28 @@ def read_shown_terms(
     sources: Sequence[str] | None,
     types: Sequence[str] | None = None,
     *,
+    keep_suppressed: bool = False,
     most_terms: int,
     seed: int,
 ) -> ShownTerms:
     """Reads a dictionary and chooses the part to show.
 
     Args:
-      path, languages, sources, types: as in `read_dictionary`.
+      path, languages, sources, types, keep_suppressed: as in `read_dictionary`.
       most_terms: in the explorer.
       seed: of the choice.
 
     Raises:
       BadInput: as `read_dictionary`; or a dictionary of a single term.
     """
-    dictionary = read_dictionary(path, languages, sources, types=types)
+    dictionary = read_dictionary(
+        path, languages, sources, types=types, keep_suppressed=keep_suppressed
+    )
     total = len(set(dictionary.terms))
     if total < 2:
         raise BadInput(f"{path}: found a single term; expected two or more, to compare them")
     terms = _terms_by_concept(dictionary)
-    held = _read_semantic_types(path)
+    held = _semantic_types(dictionary)
     return ShownTerms(
         dictionary,
         held,
@@ -174,19 +175,10 @@ def _type_groups(
     return groups if len(groups) > 1 else []
 
 
-def _read_semantic_types(path: str | Path) -> dict[str, list[str]]:
-    """The semantic types of each concept of a dataset folder; {} for any other dictionary."""
-    path = Path(path)
-    if not (path / "manifest.json").is_file():
-        return {}
-    dataset = open_dataset(path, strings=True)
-    names = [bare_type(one) for one in dataset.manifest.semantic_types]
-    held = np.split(dataset.types, dataset.type_start[1:-1])
-    return {
-        cui: [names[one] for one in numbers]
-        for cui, numbers in zip(dataset.cuis or [], held, strict=True)
-        if len(numbers)
-    }
+def _semantic_types(dictionary: Dictionary) -> dict[str, list[str]]:
+    """The semantic types of each concept, as far as the dictionary says them."""
+    held = {one: dictionary.about(one).types for one in dictionary.concept_set}
+    return {concept: [bare_type(one) for one in types] for concept, types in held.items() if types}
 
 
 # -------------------------------------------------------------------------------------------------

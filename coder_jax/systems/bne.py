@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,12 @@ from coder_jax.devices.hosts import is_first, log
 from coder_jax.devices.mesh import constrain, most_shapes
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.readers import NameReader
-from coder_jax.evaluation.normalization import HeldOut
+from coder_jax.evaluation.benchmarks import kind_of, read_benchmark
+from coder_jax.evaluation.normalization import (
+    HeldOut,
+    NormalizationBenchmark,
+    evaluate_normalization,
+)
 from coder_jax.export.folder import (
     NORMALIZE,
     PROBE_TERMS,
@@ -84,9 +89,11 @@ from data_pipeline.batches.bne import (
     pack_names,
 )
 from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.identity import LONGEST, Hash, Width
 from data_pipeline.files.whole import whole_folder
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import open_vectors
 from data_pipeline.sources.text import words_of
@@ -312,6 +319,16 @@ class BneSystem(System):
     largest dot product ("similar to Wieting et al. 2015", section 3.2)."""
     learned_scale: bool = False
     """A learned factor and addend of the dot products of synonyms (the released code)."""
+    development: Annotated[tuple[str, ...], Flag(metavar="NAME=PATH")] = ()
+    """Sets of mentions, as `evaluate` takes them, by which the checkpoint is chosen: the one of the
+    best acc@1, a mean over sets and types of mention (section 4), every --eval-steps. None: the
+    last checkpoint."""
+    development_dictionary: Annotated[str, Flag(metavar="PATH")] = ""
+    """Where their concepts are searched, such as MEDIC; all its terms are encoded each time."""
+
+    @property
+    def best(self) -> str | None:
+        return "development/acc@1" if self.development else None
 
     @property
     def weights(self) -> dict[str, float]:
@@ -337,6 +354,16 @@ class BneSystem(System):
                 f"the weights of the losses are {self.weights}; none may be below 0, and one must "
                 "be above"
             )
+        names = [word.partition("=")[0] for word in self.development]
+        for word in self.development:
+            name, _, path = word.partition("=")
+            if not (name and path) or names.count(name) > 1:
+                raise BadInput(
+                    f"--development: found {' '.join(self.development)}; expected NAME=PATH, such "
+                    "as ncbi=NCBIdevelopset_corpus.txt, and each NAME once"
+                )
+        if self.development_dictionary and not names:
+            raise BadInput("--development-dictionary: found no --development; expected it, too")
 
     def resolved_for(self, source: BatchSource) -> Self:
         assert isinstance(source, NameBatches)
@@ -474,10 +501,14 @@ class BneSystem(System):
         return constrain(mesh, made.reshape(blocks, groups, names, -1), VECTORS)
 
     def scorer(self, source: BatchSource, run: RunConfig) -> Scorer | None:
-        """acc@1, acc@5 and mrr of the dataset's held-out terms."""
+        """acc@1 of the development sets; without any, scores of the dataset's held-out terms."""
         assert isinstance(source, NameBatches)
-        words = source.grams.words
-        heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
+        words, settings = source.grams.words, _settings_of(source.manifest)
+        if self.development:
+            name, scores_of = "development", _development_scores(self)
+        else:
+            heldout = HeldOut(source.folder, source.manifest, OF_NAMES, run.eval_terms)
+            name, scores_of = "heldout", heldout.scores_of
 
         def score(view: View) -> dict[str, dict[str, float]]:
             alphabet, config = (
@@ -485,7 +516,7 @@ class BneSystem(System):
                 self.config(view.recorded_start),
             )
             reader = NameReader(config, view.params["encoder"], alphabet, words)
-            return {"heldout": heldout.scores_of(TermEncoder(reader, None, heldout.settings))}
+            return {name: scores_of(TermEncoder(reader, None, settings))}
 
         return score
 
@@ -514,11 +545,13 @@ class BneSystem(System):
 
     def hyperparameters(self) -> dict[str, Any]:
         """Hyperparameters that the model card tells."""
+        names = [word.partition("=")[0] for word in self.development]
         return {
             "weights of the losses": ", ".join(f"{name} {w:g}" for name, w in self.weights.items()),
             "targets": self.batch.targets,
             "negatives": self.negatives,
             "cell": self.model.cell,
+            **({"development sets": ", ".join(names)} if names else {}),
         }
 
     def trained(self, run: SavedRun) -> Trained:
@@ -526,6 +559,41 @@ class BneSystem(System):
 
     def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
         return _export_names(self, run, out, **options)
+
+
+def _development_scores(system: BneSystem) -> Callable[[TermEncoder], dict[str, float]]:
+    """What scores an encoder on the sets of --development: acc@1 of each set and type, their mean.
+
+    Raises:
+        BadInput: a set that cannot be read, or has no mentions to normalize.
+    """
+    path, read = system.development_dictionary, []
+    dictionary = read_dictionary(path) if path else None
+    for word in system.development:
+        name, _, place = word.partition("=")
+        own = kind_of(place).brings_dictionary(Path(place))
+        one = read_benchmark(name, place, dictionary=None if own else dictionary)
+        if not isinstance(one, NormalizationBenchmark):
+            raise BadInput(
+                f"--development {word}: found a benchmark of another kind; expected mentions with "
+                "their concepts, such as NCBI disease"
+            )
+        read.append(one)
+    folds = [
+        dataclasses.replace(fold, name=f"{one.name} {fold.name}".strip())
+        for one in read
+        for fold in one.folds
+    ]
+    # As one benchmark, a dictionary that all share is encoded once.
+    sets = dataclasses.replace(read[0], folds=folds)
+
+    def scores_of(encoder: TermEncoder) -> dict[str, float]:
+        found = evaluate_normalization(encoder.encode, sets, ks=(1,))
+        named = {"": found, **found.folds}
+        scores = {f"{name} acc@1".strip(): one.scores["acc@1"] for name, one in named.items()}
+        return {name: round(score, 4) for name, score in scores.items()}
+
+    return scores_of
 
 
 @partial(jax.jit, static_argnames=("config", "names"))
@@ -558,7 +626,7 @@ def _unit_vectors(params: Tree, block: Tree, config: NameEncoderConfig, names: i
 #     dropout on the words' representations | released code alone |
 # | Adam 1e-3, gradients clipped at 5.0, dropout 0.5 | paper, 4; that it is the global norm, and the
 #     constant rate: released code |
-# | steps | the paper stops by a dev score, the code never |
+# | steps | the paper stops by a dev score (--development), the code never |
 
 _ADAM = OptimizerConfig(
     steps=5_000,

@@ -624,6 +624,11 @@ class DescribedSystem(Protocol):
         """The settings of a batch."""
         ...
 
+    @property
+    def best(self) -> str | None:
+        """As `System.best`."""
+        ...
+
     def hyperparameters(self) -> dict[str, Any]:
         """The system's own settings, for the model card."""
         ...
@@ -717,6 +722,9 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     }
 
 
+_SCORED = {"heldout": "held-out terms", "development": "development sets"}
+
+
 def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the card of any system with a dataset, whether it has a BERT or not."""
     saved: Any = run.described(system.content)
@@ -726,10 +734,15 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
     metrics = run.folder / "metrics.jsonl"  # not there if it was stopped before its first line
     lines = read_metrics(metrics) if metrics.exists() else []
     rows = [
-        {"benchmark": f"held-out terms, step {run.step}", **line["eval"]["heldout"]}
+        {"benchmark": f"{what}, step {run.step}", **line["eval"][name]}
         for line in lines
-        if "heldout" in line.get("eval", {}) and line["step"] == run.step and not run.weights
+        for name, what in _SCORED.items()
+        if name in line.get("eval", {}) and line["step"] == run.step and not run.weights
     ]
+    best = run.notes.best
+    chosen = {}
+    if best is not None and best[0] == run.step and not run.weights:
+        chosen["checkpoint"] = f"the best so far by {system.best}: {best[1]:g}"
     return {
         "name": f"{system.title} ({config.recipe})",
         "method": f"{system.title} ({system.paper})",
@@ -738,6 +751,7 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
             "name": config.recipe,
             "steps": f"{run.step:,} of {config.optimizer.steps:,}",
             **({"weights": run.weights} if run.weights else {}),
+            **chosen,
             "terms per step": batch.terms,
             **batch.hyperparameters(),
             **system.hyperparameters(),

@@ -167,8 +167,6 @@ class System(abc.ABC):
     """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
-    best: ClassVar[str | None] = None
-    """The score, "benchmark/metric", by which a checkpoint is the best; None: the last is."""
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
@@ -176,6 +174,11 @@ class System(abc.ABC):
     """Whether `init_from_run` needs the other run's `extra`."""
     scored: ClassVar[tuple[str, ...]] = ()
     """The parts that `scorer` is given; all of them if empty."""
+
+    @property
+    def best(self) -> str | None:
+        """The score, "benchmark/metric", by which a checkpoint is the best; None: the last is."""
+        return None
 
     # ---- What a step is ----
 
@@ -531,7 +534,7 @@ def from_json(kind: type[T], values: dict[str, Any], source: str) -> T:
         BadInput: if a value is not of its field's type, or there are other fields.
     """
     made = typed(values, kind, source, "it is damaged, or of another version of coder_jax")
-    known = dataclasses.asdict(made)  # type: ignore[call-overload]
+    known = json.loads(json.dumps(dataclasses.asdict(made)))  # type: ignore[call-overload]
     for found, names in (
         ("has no", _names_beside(known, values)),
         ("has the unknown", _names_beside(values, known)),

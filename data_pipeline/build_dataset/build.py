@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 
 from data_pipeline import process
 from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.dictionary import read_identifiers
 from data_pipeline.dataset.store import (
     FORMAT,
     MANIFEST,
@@ -219,7 +220,10 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
     supervised = None
     if options.supervised:
         supervised = read_supervised(options.supervised, options.supervised_sets)
-    terminology = read_terminology(source, options.filters, options.cleaning, excluded, supervised)
+    listed = read_identifiers(options.concepts_of) if options.concepts_of else None
+    terminology = read_terminology(
+        source, options.filters, options.cleaning, excluded, supervised, listed
+    )
     if not len(terminology.heads):
         tell("warning: no relation is left; the encoder can train on synonyms alone")
     tell(

@@ -19,7 +19,7 @@ from data_pipeline.sources.corpora import SETS
 from data_pipeline.sources.obo import SYNONYM_SCOPES
 from data_pipeline.sources.read_source import EXPECTED, source_paths
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
-from data_pipeline.terminology.filters import Filters
+from data_pipeline.terminology.filters import WHAT_TO_KEEP, Filters
 
 _CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
 
@@ -46,6 +46,16 @@ class BuildOptions:
         str | Path, Flag("folder or hub id of the encoder that will be trained", "MODEL")
     ]
     filters: Filters = Filters()
+    concepts_of: Annotated[
+        Path | None,
+        Flag(
+            "only the concepts in this list; one identifier a line, a column CUI or concept of a "
+            "table with tabs, or MEDIC (CTD_diseases.tsv). An identifier is a concept of the "
+            "source, or a code of MeSH or OMIM that one has",
+            "FILE",
+            heading=WHAT_TO_KEEP,
+        ),
+    ] = None
     synonym_scopes: Annotated[
         tuple[str, ...],
         Flag(
@@ -152,6 +162,11 @@ class BuildOptions:
         self.filters.validate()
         if not self.source.exists():
             raise BadInput(f"--source {self.source} does not exist; expected {EXPECTED}")
+        if self.concepts_of is not None and not self.concepts_of.is_file():
+            raise BadInput(
+                f"--concepts-of {self.concepts_of} does not exist; expected a file with an "
+                "identifier in each line, or MEDIC"
+            )
         if self.exclude_terms is not None and not self.exclude_terms.is_file():
             raise BadInput(
                 f"--exclude-terms {self.exclude_terms} does not exist; expected a .tsv file with "
@@ -185,8 +200,11 @@ class BuildOptions:
         options = self.as_json()
         for name in ("out", "overwrite", "tokenizer"):
             del options[name]
+        if self.concepts_of is None:  # as before there was this option
+            del options["concepts_of"]
         inputs = source_paths(self.source)
-        inputs += [path for path in (self.exclude_terms, self.hold_out_phrases) if path is not None]
+        lists = (self.concepts_of, self.exclude_terms, self.hold_out_phrases)
+        inputs += [path for path in lists if path is not None]
         for path in self.supervised:
             inputs += sorted(path.rglob("*.*")) if path.is_dir() else [path]
         stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs]

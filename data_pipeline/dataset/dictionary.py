@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import tempfile
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +20,12 @@ import polars as pl
 from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.buckets import local_file
 from data_pipeline.files.tables import (
+    CONCEPT_COLUMNS,
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
     Rows,
     bounded_lines,
+    decoded,
     distinct_rows,
     double_piped,
     is_double_piped,
@@ -33,6 +37,7 @@ from data_pipeline.files.tables import (
     read_text,
     split_concepts,
     two_columns,
+    unpacked,
     unreadable,
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
@@ -66,6 +71,7 @@ class _Choice:
     sources: tuple[str, ...] = ()
     concepts_of: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    keep_suppressed: bool = False
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -119,22 +125,23 @@ class _Choice:
         if not terms:
             asked = [option for option, values in self.options().items() if values]
             other = f"other values for {' and '.join(asked)}" if asked else "another dictionary"
-            raise BadInput(
-                f"{path}: found no term of the choice, suppressed ones aside; give {other}"
-            )
+            aside = "" if self.keep_suppressed else ", suppressed ones aside"
+            raise BadInput(f"{path}: found no term of the choice{aside}; give {other}")
 
     def named(self, path: Path) -> str:
         """The path, followed by the values chosen."""
         return " ".join([str(path), *(one for asked in self.options().values() for one in asked)])
 
-    def record(self) -> dict[str, list[str]]:
+    def record(self) -> dict[str, Any]:
         """The choice, as it is recorded with results."""
         types = {"semantic_types": list(self.types)} if self.types else {}
+        suppressed = {"keep_suppressed": True} if self.keep_suppressed else {}
         return {
             "languages": list(self.languages),
             "vocabularies": list(self.sources),
             "concepts_of": list(self.concepts_of),
             **types,
+            **suppressed,
         }
 
 
@@ -324,40 +331,92 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
 
 
 # -------------------------------------------------------------------------------------------------
-# MEDIC, the disease dictionary of CTD, as distributed with NCBI disease: one line per disease.
+# MEDIC, the disease dictionary of CTD, as distributed with NCBI disease, or by CTD itself.
 #
-# `id|other ids||name|synonym|...`, such as `C567755|613097||Tooth Agenesis, Selective, 6|STHAG6`.
-# The identifiers are of MeSH or OMIM. The first one names the concept, the others mean the same.
+#     C567755|613097||Tooth Agenesis, Selective, 6|STHAG6       a line for each disease
+#
+# or CTD_diseases.tsv, whose header is a comment that names the columns. The identifiers are of MeSH
+# or OMIM. The first one names the concept, the others mean the same.
 
 # MeSH descriptors and supplementary concepts, and OMIM; a CUI of UMLS has seven digits.
 _IDENTIFIER = r"(?:MESH:|OMIM:)?(?:[CD]\d{6}|[CD]\d{9}|\d{6})"
 _FIRST_FIELD = re.compile(rf"{_IDENTIFIER}(?:\|{_IDENTIFIER})*", re.IGNORECASE)
 _MESH, _OMIM = "MSH", "OMIM"  # as UMLS calls the vocabularies
+_CTD_HEADER = re.compile(r"^#[ \t]*(DiseaseName\tDiseaseID\t.*)$", re.MULTILINE)
+_CTD_COLUMNS = ("DiseaseName", "DiseaseID", "AltDiseaseIDs", "Synonyms")
 
 
-def _is_medic(path: Path) -> bool:
-    """Whether the first line of a "
-
-    " file has identifiers like MEDIC's.
-    """
-    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
-    return _FIRST_FIELD.fullmatch(first.partition("||")[0].strip()) is not None
-
-
-def _rows_of_medic(path: Path) -> _DictionaryRows:
-    """The names of MEDIC, with a row for each concept that has the name.
+def _read_medic(path: Path) -> list[Entry] | None:
+    """The diseases of MEDIC with all their identifiers and names; None for another file.
 
     Raises:
       BadInput: a broken line.
     """
+    if not path.is_file() or is_workbook(path):
+        return None
+    if (text := _ctd_text(path)) is not None:
+        return list(_diseases_of_ctd(text, path))
+    if not is_double_piped(path):
+        return None
+    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+    is_medic = _FIRST_FIELD.fullmatch(first.partition(DOUBLE_PIPE)[0].strip())
+    return _piped_entries(path) if is_medic else None
+
+
+def _piped_entries(path: Path) -> list[Entry]:
+    """The entries of a file whose lines are ids||names, each joined with |."""
+    pairs = double_piped(path, 2, "id|other ids||name|synonym|...")
+    return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+
+
+def _ctd_text(path: Path) -> str | None:
+    """The text of CTD_diseases.tsv, perhaps packed; None for a file that is another."""
+    is_packed = path.suffix.lower() == ".gz"
+    try:
+        with gzip.open(path) if is_packed else path.open("rb") as file:
+            if file.read(1) != b"#":
+                return None
+    except (OSError, EOFError, zlib.error):  # who reads it as another file says so
+        return None
+    text = decoded(unpacked(path), str(path)) if is_packed else read_text(path)
+    return text if _CTD_HEADER.search(text) else None
+
+
+def _diseases_of_ctd(text: str, path: Path) -> Iterator[Entry]:
+    header = _CTD_HEADER.search(text)
+    columns = header[1].strip().split("\t") if header else []
+    if missing := [name for name in _CTD_COLUMNS if name not in columns]:
+        raise BadInput(
+            f"{path}: found the columns {', '.join(columns)}; expected {missing[0]}, too: fetch "
+            "CTD_diseases.tsv again"
+        )
+    places = [columns.index(name) for name in _CTD_COLUMNS]
+    for number, line in enumerate(text.split("\n"), start=1):
+        fields = [field.strip() for field in line.split("\t")]
+        if line.startswith("#") or is_empty(fields):
+            continue
+        fields += [""] * (len(columns) - len(fields))
+        if len(fields) > len(columns) or not all(fields[place] for place in places[:2]):
+            raise BadInput(
+                f"{path}:{number}: found {line[:80]!r}; expected the {len(columns)} columns of its "
+                "header, with a name and an identifier: fetch the file again"
+            )
+        name, identifier, others, synonyms = (fields[place] for place in places)
+        # Others may be of vocabularies such as DO.
+        same = [one for one in others.split(CONCEPT_SEPARATOR) if PREFIX.match(one.strip())]
+        codes = _divided(CONCEPT_SEPARATOR.join([identifier, *same]), codes=True)
+        yield Entry(codes, tuple(dict.fromkeys((name, *_divided(synonyms)))))
+
+
+def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
+    """The names of MEDIC, with a row for each concept that has the name."""
     names: dict[str, dict[str, None]] = {}
     codes: dict[str, dict[tuple[str, str], None]] = {}
-    for joined, written in double_piped(path, 2, "id|other ids||name|synonym|..."):
-        concept, *others = (PREFIX.sub("", one.strip()) for one in joined.split(CONCEPT_SEPARATOR))
-        for one in (concept, *others):
+    for disease in diseases:
+        concept = disease.codes[0]
+        for one in disease.codes:
             codes.setdefault(concept, {})[_OMIM if one.isdigit() else _MESH, one] = None
-        held = names.setdefault(concept, {})
-        held.update(dict.fromkeys(filter(None, map(str.strip, written.split(CONCEPT_SEPARATOR)))))
+        names.setdefault(concept, {}).update(dict.fromkeys(disease.names))
     pairs = [(name, concept) for concept, held in names.items() for name in held]
     return _DictionaryRows(
         terms=[name for name, _ in pairs],
@@ -377,30 +436,33 @@ def _rows_of_medic(path: Path) -> _DictionaryRows:
 
 
 @contextmanager
-def _tables(path: Path) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
-    """Terms of a source that are not suppressed, and semantic types, as a `Source` has them."""
+def _tables(
+    path: Path, *, keep_suppressed: bool
+) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
+    """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
         source, types = read_source(path, Path(scratch)), None
         if path.name.upper().startswith("MRCONSO.RRF"):
             types = read_types(path, Path(scratch))
-        terms = source.atoms.filter(term_drop_reason(Filters()).is_null())
+        kept = term_drop_reason(Filters(keep_suppressed=keep_suppressed)).is_null()
+        terms = source.atoms.filter(kept)
         yield terms, source.types if types is None else types
 
 
 def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRows:
-    """The unsuppressed terms of a release, uncleaned; the preferred term of each concept comes
-    first.
+    """The terms of a release, uncleaned; the preferred term of each concept comes first.
 
     With `raw`, what is known of the concepts is read at once: what is wrong with it is then said
     before the terms are used.
     """
-    filters = Filters(languages=choice.languages, sources=choice.sources)
-    with _tables(path) as (atoms, types):
+    # Below, `_tables` has dropped what is suppressed.
+    filters = Filters(languages=choice.languages, sources=choice.sources, keep_suppressed=True)
+    with _tables(path, keep_suppressed=choice.keep_suppressed) as (atoms, types):
         columns = ("language", "source")
         values = atoms.select(columns).unique().collect()
         there = [values[one].unique().sort().to_list() for one in columns]
         choice.check(there[0], there[1], path)
-        whole = Filters(sources=choice.concepts_of)
+        whole = Filters(sources=choice.concepts_of, keep_suppressed=True)
         concepts = atoms.filter(term_drop_reason(whole).is_null()).select("cui").unique()
         if choice.types:
             concepts = concepts.join(_of_types(types, choice, path), on="cui", how="semi")
@@ -419,7 +481,7 @@ def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     def read() -> _Columns:
         if now is not None:
             return now
-        with _tables(path) as tables:
+        with _tables(path, keep_suppressed=choice.keep_suppressed) as tables:
             return _columns_of_release(*tables, cuis, choice)
 
     return _DictionaryRows(
@@ -449,7 +511,8 @@ def _columns_of_release(
 ) -> _Columns:
     """What a release knows of some concepts; names are in the chosen languages."""
     numbers = pl.DataFrame({"cui": cuis}).with_row_index("concept").lazy()
-    in_language = term_drop_reason(Filters(languages=choice.languages)).is_null()
+    filters = Filters(languages=choice.languages, keep_suppressed=True)
+    in_language = term_drop_reason(filters).is_null()
     names = (
         atoms.filter(in_language)
         .join(numbers, on="cui", maintain_order="left")
@@ -757,6 +820,7 @@ def read_dictionary(
     concepts_of: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     *,
+    keep_suppressed: bool = False,
     raw: bool = False,
 ) -> Dictionary:
     """Reads a dictionary.
@@ -764,10 +828,10 @@ def read_dictionary(
     Args:
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
         of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
-        MEDIC, id|other ids||name|synonym|...; a dataset folder as `data_pipeline.build` makes it;
-        an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a UMLS release, or .gz, or a whole
-        release of the UMLS, SNOMED CT or LOINC (folder or .zip); or the https:// address of such a
-        file, which is fetched once.
+        MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv (or .gz); a dataset folder
+        as `data_pipeline.build` makes it; an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a
+        UMLS release, or .gz, or a whole release of the UMLS, SNOMED CT or LOINC (folder or .zip);
+        or the https:// address of such a file, which is fetched once.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -776,6 +840,8 @@ def read_dictionary(
         of the languages and sources above.
       types: of these, keep the concepts of these semantic types, such as ["T047"], ["Disease or
         Syndrome"] or both in one string, in whatever case.
+      keep_suppressed: of a release, keep terms that are obsolete or suppressed, too. A dataset has
+        them or not, as it was built.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
 
@@ -789,19 +855,33 @@ def read_dictionary(
         choice that leaves no term.
     """
     path = local_file(path)
-    choice = _Choice(*(tuple(asked or ()) for asked in (languages, sources, concepts_of, types)))
+    choice = _Choice(
+        tuple(languages or ()),
+        tuple(sources or ()),
+        tuple(concepts_of or ()),
+        tuple(types or ()),
+        keep_suppressed,
+    )
     from_source = is_release(path)
+    if keep_suppressed and not from_source:
+        raise BadInput(
+            f"{path}: found --dictionary-keep-suppressed; expected a release or an ontology, whose "
+            "rows say whether they are suppressed: leave it out. A dataset has suppressed terms if "
+            "it is built with --keep-suppressed"
+        )
     if path.is_dir() and not from_source and not (path / "manifest.json").is_file():
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
             "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
             "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
         )
+    medic = None
     if from_source or path.is_dir():
         of = _rows_of_release if from_source else _rows_of_dataset
         read: _DictionaryRows | None = of(path, choice, raw=raw)
     else:
-        read = _rows_of_table(path, choice)
+        medic = _read_medic(path)
+        read = _rows_of_table(path, choice) if medic is None else None
     if read is not None:
         return Dictionary(
             read.terms,
@@ -813,19 +893,22 @@ def read_dictionary(
             dataset=path if path.is_dir() and not from_source else None,
             about_concepts=read.about_concepts,
         )
-    for option, asked in choice.options().items():
-        if asked:
+    for option, values in choice.options().items():
+        if values:
             raise BadInput(
-                f"{path}: found {option} {' '.join(asked)}; expected a dataset folder, "
+                f"{path}: found {option} {' '.join(values)}; expected a dataset folder, "
                 "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
+    if medic is not None:
+        rows_of_medic = _rows_of_medic(medic)
+        return Dictionary(
+            rows_of_medic.terms,
+            rows_of_medic.concepts,
+            str(path),
+            about_concepts=rows_of_medic.about_concepts,
+        )
     if is_double_piped(path):
-        if _is_medic(path):
-            medic = _rows_of_medic(path)
-            return Dictionary(
-                medic.terms, medic.concepts, str(path), about_concepts=medic.about_concepts
-            )
         cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
         return Dictionary(list(names), list(cuis), str(path))
     rows = _terms_first(two_columns(path, "term<TAB>CUI"), path)
@@ -838,8 +921,8 @@ def read_dictionary(
 _ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
 _DICTIONARY_FORMS = (
     "code<TAB>name without a header; a table whose header names a column of terms and one of "
-    "concepts; id|other ids||name|synonym|... as MEDIC comes with BioSyn; a dataset folder; or "
-    "MRCONSO.RRF"
+    "concepts; MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv; a dataset folder; "
+    "or MRCONSO.RRF"
 )
 
 
@@ -858,9 +941,10 @@ def read_entries(path: Path) -> list[Entry]:
         for _, term, concept in dictionary.pairs():
             grouped.setdefault(concept, {dictionary.about(concept).preferred: None})[term] = None
         return [Entry((concept,), tuple(names)) for concept, names in grouped.items()]
+    if (medic := _read_medic(path)) is not None:
+        return medic
     if not is_workbook(path) and is_double_piped(path):
-        pairs = double_piped(path, 2, "ids||names, each joined with |")
-        return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+        return _piped_entries(path)
     rows = rows_of(path)
     _, header = header_of(rows)
     if len(header) > 1 and has_terms(header, path):
@@ -868,6 +952,33 @@ def read_entries(path: Path) -> list[Entry]:
         frame = frame.sort("preferred", descending=True, maintain_order=True)
         return _grouped(frame.select("concept", "term").iter_rows())
     return _coded(path, rows)
+
+
+def read_identifiers(path: Path) -> list[str]:
+    """The identifiers in a list of concepts, each once.
+
+    Args:
+      path: an identifier a line; a table with tabs and a header, one of whose columns is called CUI
+        or concept; or MEDIC, all of whose identifiers are taken.
+
+    Raises:
+      BadInput: a table without such a column, or a file without lines.
+    """
+    if (medic := _read_medic(path)) is not None:
+        return list(dict.fromkeys(code for disease in medic for code in disease.codes))
+    rows = [line.split("\t") for line in read_text(path).split("\n") if line.strip()]
+    if not rows:
+        raise BadInput(f"{path}: found no lines; expected a concept in each")
+    header = [field.strip().lower() for field in rows[0]]
+    named = [place for place, field in enumerate(header) if field in CONCEPT_COLUMNS]
+    if len(header) > 1 and not named:
+        raise BadInput(
+            f"{path}: found the columns {', '.join(header)}; expected one that is called CUI or "
+            "concept, or a concept in each line"
+        )
+    place = named[0] if named else 0
+    found = [row[place].strip() for row in rows[bool(named) :] if len(row) > place]
+    return list(dict.fromkeys(one for one in found if one))
 
 
 def _divided(field: str, *, codes: bool = False) -> tuple[str, ...]:

@@ -195,8 +195,11 @@ _KINDS = {
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
 # Settings that not all versions record, each at the value that does what is done without it.
-AS_IF_ABSENT = (
+AS_IF_ABSENT: tuple[tuple[str, Any], ...] = (
     ("epochs", 0.0),
+    ("keep_stop_words", False),
+    ("development", []),
+    ("development_dictionary", ""),
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
     ("relation_start", "identity"),

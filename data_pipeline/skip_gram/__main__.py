@@ -8,7 +8,7 @@ odd_lines.txt.
 Names are those that PubTator annotates, those of what a text is about, and those of a dictionary,
 found by longest match of whole words. Case does not count, but a name of one word that the
 dictionary writes in capitals alone (AIDS) is matched in capitals only. Text and names become words
-by one rule.
+by one rule, which drops stop words and marks; with --keep-stop-words the text keeps them.
 
   words           a vector for each word (the paper's SG_W)
   names           and for each name, which stands as one token in place of its words (SG_S)

@@ -7,7 +7,7 @@ import logging
 import platform
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,7 @@ from data_pipeline.sources.text import Document, TextReader, only_words, rules_h
 
 # No word contains ":" or "_", so the token of a name or concept is never that of a word.
 _NAME, _CONCEPT = "name:", "concept:"
+_WordsOfText = Callable[[Iterable[str]], list[str]]  # of tokens, those that a sequence has
 
 
 def _name_token(words: Iterable[str]) -> str:
@@ -68,22 +69,26 @@ def _kind_and_string(token: str) -> tuple[str, str]:
     return "words", token
 
 
-def _sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
+def _sequences(
+    sentence: Sentence, variant: Variant, words_of_text: _WordsOfText = only_words
+) -> list[list[str]]:
     """The sequences of a sentence; the first has each word, name and concept as often as the text.
 
     "names_concepts" has two where there is a name: in the first all names are on the left of their
-    words, in the second all on the right. Else there is one.
+    words, in the second all on the right. Else there is one. The token of a name is of its words
+    without stop words, as all code that looks a name up has it.
     """
     tokens, mentions = sentence
     if variant == "words" or not mentions:
-        return [only_words(tokens)]
+        return [words_of_text(tokens)]
     orders: list[list[str]] = [[]] if variant == "names" else [[], []]
     behind = 0
     for mention in mentions:
-        between = only_words(tokens[behind : mention.first])
-        words = only_words(tokens[mention.first : mention.last])
+        between = words_of_text(tokens[behind : mention.first])
+        name = tokens[mention.first : mention.last]
+        words = words_of_text(name)
         behind = mention.last
-        tags = [_name_token(words)]
+        tags = [_name_token(only_words(name))]
         if variant == "names":
             orders[0] += between + tags
             continue
@@ -91,7 +96,7 @@ def _sequences(sentence: Sentence, variant: Variant) -> list[list[str]]:
             tags.append(_concept_token(mention.concept))
         orders[0] += between + tags + words
         orders[1] += between + words + tags
-    rest = only_words(tokens[behind:])
+    rest = words_of_text(tokens[behind:])
     return [order + rest for order in orders]
 
 
@@ -127,6 +132,7 @@ def _write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: 
     annotator = None
     if options.variant != "words":
         annotator = Annotator(names, read_stop_names(options.stop_names))
+    words_of_text: _WordsOfText = list if options.keep_stop_words else only_words
     tokens: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     total = sum(file.stat().st_size for file in options.text)
@@ -141,11 +147,11 @@ def _write_corpus(options: SkipGramOptions, names: NameDictionary | None, path: 
                 if annotator is None:
                     document = Document(document.text)
                 for sentence in (annotator or Annotator(None)).sentences(document):
-                    made = _sequences(sentence, options.variant)
+                    made = _sequences(sentence, options.variant, words_of_text)
                     tokens.update(made[0])
                     counts["sentences"] += 1
                     counts["sequences"] += len(made)
-                    counts["words"] += len(only_words(sentence.tokens))
+                    counts["words"] += len(words_of_text(sentence.tokens))
                     out.writelines(" ".join(sequence) + "\n" for sequence in made)
     counts.update(reader.counts)
     if annotator is not None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import ahocorasick
 
-from data_pipeline.dataset.dictionary import read_dictionary, read_entries
-from data_pipeline.files.tables import CONCEPT_COLUMNS, content_hash, read_text
+from data_pipeline.dataset.dictionary import read_dictionary, read_entries, read_identifiers
+from data_pipeline.files.tables import content_hash, read_text
 from data_pipeline.process import BadInput
 from data_pipeline.sources.text import Annotation, Document, only_words, sentence_spans, token_spans
 
@@ -92,14 +92,14 @@ def read_names(
       path: as `read_entries` takes it.
       languages, types: of a dataset, a release or such a table: terms in these languages, concepts
         of these semantic types. Empty: all.
-      exclude: a list of concepts, as `_read_concepts` takes it. None of their names is looked for,
-        even if others have it, too.
+      exclude: a list of concepts, as `read_identifiers` takes it. None of their names is looked
+        for, even if others have it, too.
 
     Raises:
       BadInput: another thing, or a list of concepts none of which is in the dictionary.
     """
     held, codes, abbreviations = _read(path, languages, types)
-    excluded = frozenset(_read_concepts(exclude)) if exclude is not None else frozenset()
+    excluded = frozenset(read_identifiers(exclude)) if exclude is not None else frozenset()
     known = {concept for concepts in held.values() for concept in concepts}
     if excluded and not excluded & known:
         raise BadInput(
@@ -168,27 +168,6 @@ def _pairs(
             codes.setdefault(code, {})[entry.codes[0]] = None
         for name in entry.names:
             yield name, entry.codes[0]
-
-
-def _read_concepts(path: Path) -> list[str]:
-    """The identifiers in a list: one a line, or a column of a table with tabs and a header.
-
-    Raises:
-      BadInput: a table without such a column, or a file without lines.
-    """
-    rows = [line.split("\t") for line in read_text(path).split("\n") if line.strip()]
-    if not rows:
-        raise BadInput(f"{path}: found no lines; expected a concept in each")
-    header = [field.strip().lower() for field in rows[0]]
-    named = [place for place, field in enumerate(header) if field in CONCEPT_COLUMNS]
-    if len(header) > 1 and not named:
-        raise BadInput(
-            f"{path}: found the columns {', '.join(header)}; expected one that is called CUI or "
-            "concept, or a concept in each line"
-        )
-    place = named[0] if named else 0
-    found = [row[place].strip() for row in rows[bool(named) :] if len(row) > place]
-    return list(dict.fromkeys(one for one in found if one))
 
 
 def read_stop_names(path: Path | None) -> frozenset[str]:

@@ -67,7 +67,7 @@ class SkipGramOptions:
         Path | None,
         Flag(
             "names and concepts: a dataset of `python -m data_pipeline.build`, MRCONSO.RRF, a "
-            "table, or MEDIC's id|ids||name|synonym; any form that `python -m "
+            "table, or MEDIC (CTD_diseases.tsv); any form that `python -m "
             "data_pipeline.build_mentions` reads (default: annotated names alone)",
             "PATH",
             heading="names",
@@ -105,6 +105,13 @@ class SkipGramOptions:
     annotation_types: Annotated[
         tuple[str, ...], Flag("of PubTator, the types of names to take", "TYPE")
     ] = ("Disease", "Chemical")
+    keep_stop_words: Annotated[
+        bool,
+        Flag(
+            "keep stop words and marks of the text, as the paper does; otherwise both are dropped, "
+            "so that a window reaches further. Names lose theirs in any case"
+        ),
+    ] = False
     settings: Settings = Settings()
     overwrite: Annotated[bool, Flag("replace the folder at --out", heading="output")] = False
 

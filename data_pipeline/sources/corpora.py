@@ -243,6 +243,7 @@ TEXT = re.compile(r"\d+\|[ta]\|")
 _JOINED = re.compile(r"[|+]")
 # MEDIC, the dictionary of NCBI disease and BC5CDR, has identifiers of two vocabularies.
 PREFIX = re.compile(r"(?:MESH|OMIM):", re.IGNORECASE)
+MESH_AND_OMIM = frozenset(("MSH", "MESH", "OMIM"))  # as UMLS and CTD call the vocabularies
 NONE = "-1"
 _LINES_LOOKED_AT = 20
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean
+from data_pipeline.sources.corpora import MESH_AND_OMIM, PREFIX
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number, group_of
 
@@ -23,7 +24,8 @@ from data_pipeline.terminology.semantic_groups import GROUPS, group_number, grou
 # most), so that counting the drops costs one grouped scan.
 
 _NO_SOURCE = "source not asked for"
-NO_GROUP = "semantic group not asked for"
+_NO_GROUP, _NOT_LISTED = "semantic group not asked for", "not in --concepts-of"
+WHAT_TO_KEEP = "what to keep (default: all that is not suppressed)"  # heading of these flags
 SUPPRESSED = ("O", "E", "Y")  # obsolete; suppressed by an editor; suppressed by source and type
 
 
@@ -42,7 +44,7 @@ class Filters:
             "languages to keep, such as ENG FRE, the most wanted first; a string that a concept "
             "has in several languages keeps the first (default: all; ENG first, then A to Z)",
             "LAT",
-            heading="what to keep (default: all that is not suppressed)",
+            heading=WHAT_TO_KEEP,
         ),
     ] = ()
     sources: Annotated[
@@ -111,16 +113,14 @@ class Filters:
 def term_drop_reason(filters: Filters) -> pl.Expr:
     """The reason for which a row of `Source.atoms` is dropped (string), null if it is kept.
 
-    With `semantic_groups` the rows must have the column in_group. What a mirror drops is known only
-    of whole concepts: see `needs_mirror`.
+    What semantic groups, a list of concepts and a mirror drop is known only of whole concepts: see
+    `mark_concepts` and `needs_mirror`.
     """
     needed = [
         _reason_unless((pl.col("language") != language) | _allowed("source", sources), _NO_SOURCE)
         for language, sources in filters.language_sources.items()
         if filters.mirror in (None, language)
     ]
-    if filters.semantic_groups:
-        needed.append(_reason_unless(pl.col("in_group"), NO_GROUP))
     return pl.coalesce(
         *_shared_reasons(filters),
         _reason_unless(_allowed("language", filters.languages), "language not asked for"),
@@ -239,25 +239,55 @@ def some(values: Sequence[str], most: int = 40) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Filters of whole concepts: by semantic group, or by a term in some language (the mirror).
+# Filters of whole concepts: by semantic group, by a list, or by a term in some language (the
+# mirror).
 #
 # What they drop is counted.
 
 
-def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Source:
-    """The source with a column in_group (bool) in its atoms, if semantic groups are asked for.
+def mark_concepts(
+    source: Source,
+    filters: Filters,
+    merged: pl.DataFrame,
+    listed: Sequence[str] | None,
+    report: Counter[str],
+) -> Source:
+    """The source with a column outside in its atoms: why their concept is not kept, null if it is.
 
     Args:
       source: from `read_source`.
       filters: `semantic_groups` is used.
-      merged: retired and cui (strings), from `Terminology.successors`; the types of a retired
-        concept are those of its successor, too.
+      merged: retired and cui (strings), from `Terminology.successors`; what keeps a retired concept
+        keeps its successor.
+      listed: identifiers of the concepts to keep, which are theirs, or codes of MeSH or OMIM that
+        they have; None: all.
+      report: where these are counted.
 
     Raises:
-      BadInput: an unknown group, or a source without semantic types of the Semantic Network.
+      BadInput: a source without semantic types of the Semantic Network, or a list none of whose
+        identifiers it has.
     """
-    if not filters.semantic_groups:
-        return source
+    kept = {}
+    if filters.semantic_groups:
+        kept[_NO_GROUP] = _concepts_of_groups(source, filters)
+    if listed is not None:
+        kept[_NOT_LISTED] = _concepts_listed(source, merged, listed, report)
+    atoms = source.atoms.with_columns(outside=pl.lit(None, pl.String))
+    for reason, concepts in kept.items():
+        retired = concepts.join(merged.lazy(), left_on="cui", right_on="retired")
+        marked = pl.concat([concepts, retired.select(cui="cui_right")]).unique()
+        marked = marked.with_columns(kept=True)
+        missing = pl.when(pl.col("kept").is_null()).then(pl.lit(reason))
+        atoms = (
+            atoms.join(marked, on="cui", how="left", maintain_order="left")
+            .with_columns(outside=pl.coalesce("outside", missing))
+            .drop("kept")
+        )
+    return dataclasses.replace(source, atoms=atoms)
+
+
+def _concepts_of_groups(source: Source, filters: Filters) -> pl.LazyFrame:
+    """cui of the concepts with a type of the semantic groups that are asked for."""
     asked = {GROUPS[group_number(name)] for name in filters.semantic_groups}
     types = pl.LazyFrame(schema={"cui": pl.String, "type": pl.String})
     types = types if source.types is None else source.types
@@ -270,13 +300,45 @@ def mark_groups(source: Source, filters: Filters, merged: pl.DataFrame) -> Sourc
             "or the groups themselves (DISO) as types. Add them, or leave the option out."
         )
     wanted = [name for name in names if group_of(name) in asked]
-    typed = types.filter(pl.col("type").is_in(wanted)).select("cui")
-    retired = typed.join(merged.lazy(), left_on="cui", right_on="retired").select(cui="cui_right")
-    chosen = pl.concat([typed, retired]).unique().with_columns(in_group=True)
-    marked = source.atoms.join(chosen, on="cui", how="left", maintain_order="left")
-    return dataclasses.replace(
-        source, atoms=marked.with_columns(pl.col("in_group").fill_null(False))
+    return types.filter(pl.col("type").is_in(wanted)).select("cui")
+
+
+def _concepts_listed(
+    source: Source, merged: pl.DataFrame, listed: Sequence[str], report: Counter[str]
+) -> pl.LazyFrame:
+    """cui of the concepts, retired ones too, that a list has."""
+
+    def bare(column: str) -> pl.Expr:
+        return pl.col(column).str.replace(f"(?i)^{PREFIX.pattern}", "")
+
+    asked = pl.LazyFrame({"listed": listed}, schema={"listed": pl.String}).unique()
+    concepts = pl.concat([source.atoms.select("cui"), merged.lazy().select(cui="retired")]).unique()
+    codes = (
+        source.atoms.filter(pl.col("source").str.to_uppercase().is_in(MESH_AND_OMIM))
+        .select("cui", code=bare("code"))
+        .filter(pl.col("code") != "")
+        .unique()
     )
+    called, coded = pl.collect_all(
+        [
+            asked.join(concepts, left_on="listed", right_on="cui").with_columns(cui="listed"),
+            asked.with_columns(code=bare("listed")).join(codes, on="code").select("listed", "cui"),
+        ],
+        engine="streaming",
+    )
+    found = pl.concat([called, coded.join(called, on="listed", how="anti")])
+    if not found.height:
+        examples = pl.collect_all([one.head(1) for one in (concepts, codes)])
+        concept, code = (one.item(0, -1) if one.height else None for one in examples)
+        has = f"such as {code!r}" if code else "of which it has none"
+        raise BadInput(
+            f"--concepts-of: found {len(set(listed)):,} identifiers, such as "
+            f"{min(listed, default='')!r}, none of which {source.name} {source.release} has; "
+            f"expected its concepts, such as {concept!r}, or codes of MeSH or OMIM, {has}"
+        )
+    report["identifiers in --concepts-of"] = len(set(listed))
+    report["identifiers in --concepts-of found"] = found["listed"].n_unique()
+    return found.lazy().select("cui")
 
 
 def keep_mirror(

@@ -22,7 +22,7 @@ from data_pipeline.sources.corpora import (
 )
 from data_pipeline.sources.source import Source
 from data_pipeline.sources.term_tables import read_term_table
-from data_pipeline.terminology.filters import NO_GROUP, Filters, count_reasons
+from data_pipeline.terminology.filters import Filters, count_reasons
 from data_pipeline.terminology.semantic_groups import group_of
 
 # -------------------------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ def rows_of_mentions(
     Args:
       mentions: from `read_supervised`; None: none. One without a language has that of the mirror,
         or the first of the languages asked for.
-      source: its atoms say which concepts there are, with in_group as `mark_groups` adds it.
+      source: its atoms say which concepts there are, with outside as `mark_concepts` adds it.
       merged: retired and cui, from `Terminology.successors`.
-      filters: languages, mirror and semantic groups are used; sources and term types are not.
+      filters: languages and mirror are used; sources and term types are not.
       report: where mentions are counted: what is dropped and why, and those whose concept has no
         type of their group, which stay.
 
@@ -113,15 +113,15 @@ def rows_of_mentions(
     if mentions is None:
         return pl.DataFrame(schema=_ROWS)
     mentions = _with_languages(mentions, filters)
-    mentions = _with_concepts(mentions, source, merged, bool(filters.semantic_groups))
+    mentions = _with_concepts(mentions, source, merged)
     spoken = pl.col("language").is_in(filters.languages) if filters.languages else pl.lit(True)
     reason = (
         pl.when(pl.col("cui") == "")
         .then(pl.lit("no CUI"))
-        .when(pl.col("in_group").is_null())
+        .when(pl.col("is_there").is_null())
         .then(pl.lit("concept not in the release"))
-        .when(~pl.col("in_group"))
-        .then(pl.lit(NO_GROUP))
+        .when(pl.col("outside").is_not_null())
+        .then("outside")
         .when(~spoken)
         .then(pl.lit("language not asked for"))
     )
@@ -154,18 +154,15 @@ def _with_languages(mentions: pl.DataFrame, filters: Filters) -> pl.DataFrame:
     return mentions.with_columns(pl.col("language").replace("", default))
 
 
-def _with_concepts(
-    mentions: pl.DataFrame, source: Source, merged: pl.DataFrame, has_groups: bool
-) -> pl.DataFrame:
-    """The mentions with current CUIs and in_group (bool), null where the release lacks the CUI."""
+def _with_concepts(mentions: pl.DataFrame, source: Source, merged: pl.DataFrame) -> pl.DataFrame:
+    """The mentions with current CUIs, is_there (null where the release lacks the CUI), outside."""
     with_now = mentions.join(
         merged.select(cui="retired", now="cui"), on="cui", how="left", maintain_order="left"
     )
     asked = pl.concat([with_now["cui"], with_now["now"].drop_nulls().rename("cui")]).unique()
-    in_group = pl.col("in_group") if has_groups else pl.lit(True)
     there = (
         source.atoms.join(pl.LazyFrame({"cui": asked}), on="cui", how="semi")
-        .select("cui", in_group=in_group)
+        .select("cui", "outside", is_there=True)
         .unique()
         .collect(engine="streaming")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +14,13 @@ from data_pipeline.process import BadInput
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.cleaning import clean
 from data_pipeline.terminology.filters import (
-    NO_GROUP,
     Filters,
     check_filter_values,
     chosen_labels,
     count_reasons,
     in_mirror,
     keep_mirror,
-    mark_groups,
+    mark_concepts,
     needs_mirror,
     relation_drop_reason,
     relation_label,
@@ -172,6 +172,7 @@ def read_terminology(
     cleaning: str,
     excluded: pl.DataFrame | None = None,
     supervised: pl.DataFrame | None = None,
+    listed: Sequence[str] | None = None,
 ) -> Terminology:
     """Filters, cleans and numbers the content of a source.
 
@@ -182,11 +183,12 @@ def read_terminology(
       excluded: mention and CUI (strings) of terms to leave out; cleaned by the same rules, and
         retired CUIs replaced by their successors.
       supervised: mentions that join the terms, from `read_supervised`.
+      listed: identifiers of the concepts to keep, as for `mark_concepts`; None: all.
     Raises BadInput if no concept is left, or a chain of retired CUIs leads back to itself.
     """
     report: Counter[str] = Counter()
     merged = _successors(source)
-    source = mark_groups(source, filters, merged)
+    source = mark_concepts(source, filters, merged, listed, report)
     added = rows_of_mentions(supervised, source, merged, filters, report)
     languages, vocabularies, reason = _count_terms(source, filters, report, added)
     process.poll()  # none of the steps can be stopped midway: polars gives no chance to
@@ -224,21 +226,19 @@ def _count_terms(
     """Counts rows by drop reason. Returns the languages, in order of preference, the vocabularies,
     and the reason.
     """
-    columns = ["language", "source", "term_type", "suppress"]
-    cuis = pl.col("cui")
-    numbers = [cuis.n_unique()]
-    if filters.semantic_groups:
-        columns.append("in_group")
-        numbers.append(cuis.filter(~pl.col("in_group")).n_unique().alias("outside"))
+    atoms = source.atoms
     counts, concepts = pl.collect_all(
-        [source.atoms.group_by(columns).len(), source.atoms.select(numbers)], engine="streaming"
+        [
+            atoms.group_by("language", "source", "term_type", "suppress", "outside").len(),
+            atoms.group_by(reason="outside").agg(len=pl.col("cui").n_unique()),
+        ],
+        engine="streaming",
     )
     check_filter_values(counts, filters)
-    reason = term_drop_reason(filters)
+    reason = pl.coalesce(term_drop_reason(filters), "outside")
     counts = counts.with_columns(reason=reason)
-    report["concepts read"] = concepts["cui"].item()
-    if filters.semantic_groups:
-        report[f"concepts dropped: {NO_GROUP}"] = concepts["outside"].item()
+    report["concepts read"] = int(concepts["len"].sum())
+    count_reasons(concepts, "concepts", report)
     report["terms read"] = int(counts["len"].sum())
     count_reasons(counts, "terms", report)
     counts = counts.filter(pl.col("reason").is_null()).select("language", "source")

@@ -73,3 +73,8 @@ def test_several_seeds_are_one_row_of_means_and_standard_errors():
         "| CODER | cls | 72.0 ± 1.2 | undefined |\n"  # 2 / sqrt(3) points
         "| CODER | mean | 30.0 | 0.100 |\n"
     )
+
+
+def test_what_a_row_does_not_have_is_empty():
+    rows = mean_rows([{"name": "a", "x map": 0.5}, {"name": "b"}], ("name",))
+    assert markdown(rows).splitlines()[2:] == ["| a | 50.0 |", "| b |  |"]

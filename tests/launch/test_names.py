@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tiny_names import tiny_names
 
+from coder_jax.commands.train import parse
+from coder_jax.evaluation.name_pairs import WMD
 from data_pipeline.files.whole import write_json
 from launch import names
 
@@ -33,6 +35,11 @@ def asked(monkeypatch):
         calls.append(words)
         if "--json" in words:
             record = {"benchmark": "mine", "scores": SCORES}
+            if "--wmd" in words:
+                record["folds"] = {
+                    kind: {"baselines": {WMD: {"acc@1": score, "map": 1.0}, "other": {}}}
+                    for kind, score in (("Disease", 0.3), ("Chemical", 0.5))
+                }
             write_json(Path(words[words.index("--json") + 1]), {"records": [record]})
         elif "train" not in words:
             Path(words[words.index("--out") + 1]).mkdir(parents=True)
@@ -87,9 +94,58 @@ def test_names_of_held_out_concepts_are_not_matched_in_the_text(words, asked, tm
     assert after("--dictionary", asked[0]) == str(tmp_path / "names")
 
 
+def test_word_movers_distance_of_the_same_vectors_has_a_row(words, asked, tmp_path, write):
+    text = "1|t|Pain.\n1|a|x\n1\t0\t4\tPain\tDisease\tD1\n"
+    words[words.index("--benchmark") + 1] = f"mine={write('ncbi.txt', text)}"
+    assert names.main(words) == 0
+    asked.clear()
+    assert names.main([*words, "--wmd"]) == 0
+    (moved,) = asked  # all else is there
+    assert after("--vectors-of", moved) == "words" and "--wmd" in moved
+    table = (tmp_path / "out" / "table.md").read_text().splitlines()
+    assert table[2:4] == [
+        "| mean of word vectors | 50.0 | 25.0 |",
+        "| word vectors by WMD | 40.0 | 100.0 |",
+    ]
+
+
+def test_the_text_of_the_vectors_keeps_its_stop_words_on_request(words, asked, tmp_path, capsys):
+    assert names.main([*words, "--keep-stop-words"]) == 0
+    assert "--keep-stop-words" in asked[0]
+    assert names.main(words) == 2
+    assert "keep_stop_words: True there, False here" in capsys.readouterr().err
+
+
+def test_development_sets_choose_the_checkpoint_of_every_training(words, asked, write, capsys):
+    medic = str(write("medic.txt", "D000001||pain\n"))
+    sets = ["--development", "a=x.txt", "b=y.txt"]
+    more = ["--dictionary", medic, "--recipes", "bne", "bne --eval-steps 7"]
+    assert names.main([*words, *more, *sets]) == 0
+    runs = [words for words in asked if "train" in words]
+    for run, steps in zip(runs, (500, 7), strict=True):
+        config = parse(run[2:])
+        assert config.system.development == ("a=x.txt", "b=y.txt")
+        assert config.system.development_dictionary == medic
+        assert config.run.eval_steps == steps
+    assert names.main([*words, *more]) == 2
+    assert "systems.bne.system.development: ['a=x.txt', 'b=y.txt'] there" in capsys.readouterr().err
+
+
+def test_a_folder_from_before_the_option_goes_on(words, asked, tmp_path):
+    assert names.main(words) == 0
+    assert "--keep-stop-words" not in asked[0]
+    settings = json.loads((tmp_path / "out/names.json").read_text())
+    del settings["keep_stop_words"]
+    write_json(tmp_path / "out/names.json", settings)
+    asked.clear()
+    assert names.main(words) == 0 and not asked
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
+        (["--development", "x"], "--development: found x; expected NAME=PATH, such as ncbi="),
+        (["--wmd"], "--wmd: found the benchmarks mine; expected one of mentions in text"),
         (["--recipes", "small"], "--recipes small: expected recipes of BNE, such as bne"),
         (["--compare", "mini"], "--compare mini: expected NAME=MODEL, such as MiniLM=mini"),
         (["--text", "none.txt"], "--text none.txt: there is no such file"),

@@ -292,7 +292,7 @@ class RecallSystem(EncoderSystem):
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[Run]] = MentionRun
-    best: ClassVar[str | None] = "dev/accuracy"
+    best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
 
     batch: RecallSpec = dataclasses.field(default_factory=RecallSpec)
@@ -489,7 +489,7 @@ class RankSystem(EncoderSystem):
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[Run]] = _RankRun
-    best: ClassVar[str | None] = "dev/accuracy"
+    best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
 

@@ -63,7 +63,9 @@ def test_what_of_a_dictionary_is_taken():
     def chosen(*words):
         return parsed(Options, words)[0].choices()
 
-    assert chosen() == {"languages": None, "sources": None, "types": None}
+    everything = {"languages": None, "sources": None, "types": None, "keep_suppressed": False}
+    assert chosen() == everything
+    assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
         assert chosen(languages, *words)["languages"] == ["ENG", "FRE"], words
     assert chosen(sources, "MSH,SNOMEDCT_US")["sources"] == ["MSH", "SNOMEDCT_US"]

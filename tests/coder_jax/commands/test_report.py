@@ -168,6 +168,7 @@ def test_what_only_a_dictionary_uses_is_not_ignored(folder, tmp_path, capsys):
         ["--compare", "a=b"],
         ["--dictionary-languages", "ENG"],
         ["--semantic-types", "T047"],
+        ["--dictionary-keep-suppressed"],
     ):
         assert report(*words, *more) == 2
         assert "expected --dictionary with it" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 from tiny_bert import write_tokenizer
-from tiny_dataset import tiny_dataset
 from tiny_rrf import write_release
 
 from coder_jax.report import dictionary as terms
@@ -95,6 +94,20 @@ def test_what_is_shown_of_a_dataset(tmp_path):
     assert shown.note(shown.total).startswith(f"All {shown.total} distinct terms of ")
     french = terms.read_shown_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
     assert set(french.dictionary.languages) == {"FRE"}
+
+
+def test_a_release_has_the_types_of_the_mrsty_beside_it(tmp_path):
+    mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
+    chosen = {"languages": None, "sources": None, "most_terms": 9, "seed": 0}
+    assert terms.read_shown_terms(str(mrconso), **chosen).types == {
+        "C0000001": ["Disease or Syndrome"],
+        "C0000002": ["Disease or Syndrome"],
+        "C0000003": ["Finding", "Sign or Symptom"],
+    }
+    kept = terms.read_shown_terms(str(mrconso), **chosen, keep_suppressed=True)
+    assert kept.types["C0000004"] == ["Disease or Syndrome"], "all its terms are suppressed"
+    mrconso.with_name("MRSTY.RRF").unlink()
+    assert terms.read_shown_terms(str(mrconso), **chosen).types == {}
 
 
 def test_a_release_tells_languages_and_sources(tmp_path):
@@ -214,21 +227,6 @@ def test_nearest_of_the_same_group_by_hand():
 
 
 # Relations
-
-
-def test_a_dataset_in_memory_without_types(monkeypatch, tmp_path):
-    dataset = tiny_dataset(concepts=4, triplets=2)
-    dataset = dataclasses.replace(
-        dataset,
-        manifest=dataclasses.replace(dataset.manifest, semantic_types=[]),
-        cuis=["A", "B", "C", "D"],
-        type_start=np.zeros(5, np.int64),
-        types=np.zeros(0, np.int32),
-    )
-    (tmp_path / "manifest.json").write_text("{}")
-    monkeypatch.setattr("coder_jax.report.dictionary.open_dataset", lambda path, strings: dataset)
-    assert terms._read_semantic_types(tmp_path) == {}
-    assert terms._read_semantic_types(tmp_path / "absent") == {}
 
 
 def test_each_map_has_the_vectors_of_its_own_terms():

@@ -93,6 +93,24 @@ def test_all_arguments_arrive(model, tmp_path):
     assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
 
 
+def test_the_concepts_that_a_list_has(model, tmp_path, capsys):
+    """By codes, as MEDIC names diseases."""
+    medic, out = tmp_path / "medic.txt", tmp_path / "out"
+    medic.write_text("D000001||x\n000007|C000002||y\n")  # codes of tiny_rrf are numbers of rows
+    text = tiny_files()["MRCONSO.RRF"].replace("|MH|0|", "|MH|D000001|")
+    release = write_release(tmp_path / "META", MRCONSO=text)
+    words = ["--source", str(release), "--out", str(out), "--tokenizer", str(model)]
+    assert main([*words, "--concepts-of", str(medic)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "identifiers in --concepts-of 3 identifiers in --concepts-of found 1" in printed
+    assert "concepts dropped: not in --concepts-of 5" in printed
+    assert open_dataset(out, strings=True).cuis == ["C0000001"]
+    changed = BuildOptions(source=release, out=out, tokenizer=model, concepts_of=medic)
+    before = changed.fingerprint("t", "f")
+    medic.write_text("C0000002\n")
+    assert changed.fingerprint("t", "f") != before
+
+
 def test_ontology_of_several_blocks(options):
     out = build_dataset(options)
     data = open_dataset(out, strings=True)
@@ -215,6 +233,7 @@ def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
         ({"max_length": 2}, "--max-length 2: expected 3 or more"),
         ({"shards": 0}, "--shards 0: expected 1 or more"),
         ({"exclude_terms": Path("no.tsv")}, "--exclude-terms no.tsv does not exist"),
+        ({"concepts_of": Path("no.txt")}, "--concepts-of no.txt does not exist; expected a file"),
         ({"filters": Filters(languages=("FRE",))}, "--languages FRE: no term of the source has it"),
         ({"hold_out_phrases": Path("no.tsv")}, "chooses among --hold-out-concepts: give it, too"),
         (

@@ -26,6 +26,7 @@ from data_pipeline.dataset.dictionary import (
     groups_of_concepts,
     read_dictionary,
     read_entries,
+    read_identifiers,
     union,
 )
 from data_pipeline.files.tables import content_hash, write_table
@@ -253,6 +254,22 @@ def test_a_release_of_suppressed_terms(tmp_path):
         read_dictionary(mrconso)
 
 
+def test_suppressed_terms_of_a_release_are_kept_on_request(tmp_path, folder):
+    mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
+    kept = read_dictionary(mrconso, keep_suppressed=True)
+    usual = read_dictionary(mrconso)
+    rows, before = (set(zip(one.terms, one.concepts, strict=True)) for one in (kept, usual))
+    assert rows - before == {("Sore limb", "C0000003"), ("Old name", "C0000004")}
+    disease = ("T047 Disease or Syndrome",)
+    assert kept.about("C0000004") == AboutConcept("Old name", (("MSH", "10"),), disease)
+    english = read_dictionary(mrconso, ["ENG"], ["MSH"], keep_suppressed=True)
+    assert {"Sore limb", "Old name"} <= set(english.terms)
+    assert kept.description["keep_suppressed"] and "keep_suppressed" not in usual.description
+    message = "expected a release or an ontology.* built with --keep-suppressed"
+    with pytest.raises(BadInput, match=f"{folder}: found --dictionary-keep-suppressed; {message}"):
+        read_dictionary(folder, keep_suppressed=True)
+
+
 def test_its_retired_cuis(folder):
     retired = read_retired_cuis(choose_list(None, folder))
     assert retired.successor == {"C0000009": "C0000002"}
@@ -443,6 +460,60 @@ def test_names_of_a_line_have_its_first_identifier(write):
     assert about.preferred == "Tooth Agenesis, Selective, 6"
     assert about.codes == (("MSH", "C567755"), ("OMIM", "613097"))
     assert dictionary.description["terms"] == 5
+
+
+CTD = """\
+#
+# Fields:
+# DiseaseName\tDiseaseID\tAltDiseaseIDs\tDefinition\tParentIDs\tSynonyms\tSlimMappings
+#
+Tooth Agenesis, Selective, 6\tMESH:C567755\tDO:DOID:1|OMIM:613097\t"quoted\tMESH:D1\tSTHAG6\tMouth
+Diabetes Mellitus\tMESH:D003920\t\t\t\tSTHAG6|Diabetes Mellitus\t
+# a comment
+x\tOMIM:202110
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_medic_as_ctd_distributes_it(write, tmp_path, packed):
+    path = write("CTD_diseases.tsv", CTD)
+    if packed:
+        path = tmp_path / "CTD_diseases.tsv.gz"
+        path.write_bytes(gzip.compress(CTD.encode()))
+    dictionary = read_dictionary(path)
+    other = read_dictionary(write("medic.txt", MEDIC.replace("MESH:D001|X", "202110")))
+    assert (dictionary.terms, dictionary.concepts) == (other.terms, other.concepts)
+    assert {one: dictionary.about(one) for one in dictionary.concept_set} == {
+        one: other.about(one) for one in other.concept_set
+    }
+    assert read_entries(path) == [
+        Entry(("C567755", "613097"), ("Tooth Agenesis, Selective, 6", "STHAG6")),
+        Entry(("D003920",), ("Diabetes Mellitus", "STHAG6")),
+        Entry(("202110",), ("x",)),
+    ]
+    with pytest.raises(BadInput, match="--dictionary-languages ENG; expected a dataset folder"):
+        read_dictionary(path, ["ENG"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\tSynonyms", "\tOthers", "found the columns DiseaseName, .*; expected Synonyms, too"),
+        ("MESH:D003920", "", r":6: found 'Diabetes .*; expected the 7 columns of its header"),
+        ("\tMouth", "\tMouth\tx\ty", r":5: found 'Tooth .*; expected the 7 columns"),
+    ],
+)
+def test_a_broken_medic_of_ctd_is_said(write, old, new, message):
+    with pytest.raises(BadInput, match=message):
+        read_dictionary(write("CTD_diseases.tsv", CTD.replace(old, new)))
+
+
+def test_lists_of_concepts(write):
+    assert read_identifiers(write("a.txt", "CUI\nC1\nC2\n\nC1\n")) == ["C1", "C2"]
+    assert read_identifiers(write("a.txt", "C1\nMESH:D1")) == ["C1", "MESH:D1"]
+    assert read_identifiers(write("a.tsv", "term\tCUI\nx\tC1\ny\n")) == ["C1"]
+    assert read_identifiers(write("m.txt", MEDIC)) == ["C567755", "613097", "D003920", "D001", "X"]
+    assert read_identifiers(write("c.tsv", CTD)) == ["C567755", "613097", "D003920", "202110"]
 
 
 def test_concepts_of_umls_stay_as_they_are(write):

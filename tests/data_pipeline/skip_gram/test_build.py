@@ -168,6 +168,19 @@ def test_the_manifest_says_what_it_was_made_of_and_odd_lines_are_named(options, 
     assert odd == "a.jsonl:2: a line that is no JSON\n"
 
 
+def test_stop_words_and_marks_of_the_text_are_kept_on_request(options, tmp_path):
+    words = {}
+    for keep in (False, True):
+        changed = dataclasses.replace(options, keep_stop_words=keep, out=tmp_path / str(keep))
+        grams = build_skip_grams(changed)
+        assert grams.names.rows(["heart attack", "mi", "pain"]).min() >= 0
+        assert grams.manifest.options["keep_stop_words"] == keep
+        words[keep] = dict(zip(grams.words.strings, grams.words.counts.tolist(), strict=True))
+        assert grams.manifest.counts["words"] == 12 + 7 * keep
+    added = {"the": 1, "and": 1, "of": 1, ".": 2, ",": 1, "!": 1}
+    assert words[True] == words[False] | added
+
+
 def test_annotated_text_without_a_dictionary(options, write):
     text = write(
         "cdr.txt", "1|t|Colon cancer.\n1|a|Cup.\n1\t0\t12\tColon cancer\tSpecificDisease\tD3\n"
@@ -300,6 +313,28 @@ MENTIONS = [Mention(4, 7, "C1"), Mention(11, 12, "HP:2")]
 )
 def test_the_sequences_of_a_sentence_with_two_names(variant, expected):
     made = _sequences(Sentence(TOKENS, MENTIONS), variant)
+    assert [" ".join(one) for one in made] == expected
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [
+        ("words", ["all the l1 , attack of heart ( r1 r2 ) mi . r3"]),
+        ("names", ["all the l1 , name:attack_heart ( r1 r2 ) name:mi . r3"]),
+        (
+            "names_concepts",
+            [
+                "all the l1 , name:attack_heart concept:C1 attack of heart ( r1 r2 )"
+                " name:mi concept:HP:2 mi . r3",
+                "all the l1 , attack of heart name:attack_heart concept:C1 ( r1 r2 )"
+                " mi name:mi concept:HP:2 . r3",
+            ],
+        ),
+    ],
+)
+def test_the_sequences_of_a_text_that_keeps_its_stop_words(variant, expected):
+    """The token of a name has none: it is the one that is looked up."""
+    made = _sequences(Sentence(TOKENS, MENTIONS), variant, list)
     assert [" ".join(one) for one in made] == expected
 
 

@@ -4,7 +4,6 @@ from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.names import (
     Annotator,
     _NameMatcher,
-    _read_concepts,
     _surface_of,
     read_names,
     read_stop_names,
@@ -197,12 +196,6 @@ def test_sentences_that_are_too_long_are_cut(names, monkeypatch):
 def test_lists_of_concepts_that_are_none(write, content, message):
     with pytest.raises(BadInput, match=message):
         read_names(write("names.tsv", NAMES), exclude=write("list.txt", content))
-
-
-def test_lists_of_concepts_as_tables_and_lines(write):
-    assert _read_concepts(write("a.txt", "CUI\nC1\nC2\n\nC1\n")) == ["C1", "C2"]
-    assert _read_concepts(write("a.txt", "C1\nC2")) == ["C1", "C2"]
-    assert _read_concepts(write("a.tsv", "term\tCUI\nx\tC1\ny\n")) == ["C1"]
 
 
 def test_a_dictionary_without_a_name_that_has_a_word(write):

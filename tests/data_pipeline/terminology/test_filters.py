@@ -1,5 +1,7 @@
 """Filters of whole concepts: semantic groups, the mirror of a language, sources by language."""
 
+import dataclasses
+
 import polars as pl
 import pytest
 from tiny_rrf import tiny_files, write_release
@@ -61,6 +63,40 @@ def counts_add_up(found) -> bool:
             ("relations", len(found.heads)),
         )
     )
+
+
+LISTED = {  # what a list has -> the concepts that it means
+    "C0000011": ["C0000011"],
+    "MESH:D9": ["C0000012"],  # MSHFRE has D9, too, and is not asked
+    "mesh:D8": ["C0000011"],
+    "D5": [],  # SNOMED's
+    "C0000009": ["C0000002"],  # retired
+}
+
+
+def test_concepts_of_a_list(source):
+    for identifier, concepts in LISTED.items():
+        listed = [identifier, "C0000003", "OMIM:999999"]
+        found = read_terminology(source, Filters(), "paper", listed=listed)
+        assert found.cuis.to_list() == sorted([*concepts, "C0000003"]), identifier
+        assert found.report["identifiers in --concepts-of"] == 3
+        assert found.report["identifiers in --concepts-of found"] == 1 + bool(concepts)
+        assert counts_add_up(found)
+    assert found.report["concepts dropped: not in --concepts-of"] == 9 - 2
+    both = read_terminology(source, Filters(semantic_groups=("ANAT",)), "paper", listed=[*LISTED])
+    assert both.cuis.to_list() == ["C0000011", "C0000012"] and counts_add_up(both)
+
+
+def test_a_list_of_nothing_that_the_source_has(source):
+    message = (
+        "--concepts-of: found 2 identifiers, such as '600001', none of which umls .* has; expected "
+        "its concepts, such as 'C00000.*', or codes of MeSH or OMIM, such as "
+    )
+    with pytest.raises(BadInput, match=message):
+        read_terminology(source, Filters(), "paper", listed=["OMIM:600001", "600001"])
+    none = dataclasses.replace(source, atoms=source.atoms.with_columns(source=pl.lit("HPO")))
+    with pytest.raises(BadInput, match="codes of MeSH or OMIM, of which it has none"):
+        read_terminology(none, Filters(), "paper", listed=["D9"])
 
 
 def test_concepts_of_some_semantic_groups(source):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +15,12 @@ from short_run import Stops, assert_same_parameters, lines_of
 from tiny_names import tiny_vectors
 
 from coder_jax.__main__ import main
+from coder_jax.commands.train import parse
 from coder_jax.devices.mesh import put_batch
 from coder_jax.encoding.encoder import RememberingEncoder, TermEncoder
 from coder_jax.encoding.readers import NameReader
 from coder_jax.export.folder import PROBE_TERMS, load_module
+from coder_jax.systems import bne as bne_module
 from coder_jax.systems.bne import (
     _LOSSES,
     BneSystem,
@@ -26,6 +29,7 @@ from coder_jax.systems.bne import (
     _choose_negatives,
     _compare_names,
     _describe_names,
+    _development_scores,
     _StartOfNames,
     _write_files,
     bne,
@@ -163,6 +167,121 @@ def test_values_that_cannot_be_used_are_said(changes, message):
 def test_without_vectors_of_words_nothing_begins(tmp_path):
     with pytest.raises(BadInput, match="found no --init; expected the folder of vectors of words"):
         BneSystem(model=NameModel()).open(tmp_path, StepCut(), rows=0, steps=1)
+
+
+# -------------------------------------------------------------------------------------------------
+# The checkpoint of the best score on development sets (section 4).
+
+ABSTRACT = """\
+1|t|Pain of the heart, and attack.
+1|a|Renal failure.
+1\t0\t17\tPain of the heart\tDisease\tD000002
+1\t23\t29\tattack\tDisease\tD000001
+1\t31\t44\tRenal failure\tChemical\tMESH:D000003
+"""
+MEDIC = (
+    "D000001||heart attack|attack\nD000002||heart pain\nD000003||failure of the renal|lung pain\n"
+)
+
+
+def development_of(names, write):
+    """Settings: a set of two types of mention among MEDIC, and one with its own dictionary."""
+    sets = [f"ncbi={write('ncbi.txt', ABSTRACT)}", f"own={names / 'heldout'}"]
+    return {
+        "development": tuple(sets),
+        "development_dictionary": str(write("medic.txt", MEDIC)),
+    }
+
+
+def share_right(encoder, rows, terms):
+    """Mentions whose nearest term is of their concept, one after the other."""
+    vectors = {string: encoder.encode(string) for string in {*terms, *(one for one, _ in rows)}}
+    nearest = [max(terms, key=lambda term: vectors[term] @ vectors[one]) for one, _ in rows]
+    return np.mean([terms[term] == gold for term, (_, gold) in zip(nearest, rows, strict=True)])
+
+
+def test_the_development_score_is_a_mean_over_sets_and_types_of_mention(names, trained, write):
+    system, run = load_run(trained[0])
+    encoder = system.trained(run).encoder
+    system = dataclasses.replace(system, **development_of(names, write))
+    medic = {term: line[:7] for line in MEDIC.split("\n") for term in line[9:].split("|") if term}
+    tables = [
+        [line.split("\t") for line in (names / f"heldout/{name}.tsv").read_text().splitlines()[1:]]
+        for name in ("mentions", "dictionary")
+    ]
+    expected = {
+        "ncbi Disease acc@1": share_right(
+            encoder, [("Pain of the heart", "D000002"), ("attack", "D000001")], medic
+        ),
+        "ncbi Chemical acc@1": share_right(encoder, [("Renal failure", "D000003")], medic),
+        "own acc@1": share_right(encoder, [row[:2] for row in tables[0]], dict(tables[1])),
+    }
+    found = _development_scores(system)(encoder)
+    assert found.pop("acc@1") == pytest.approx(np.mean([*expected.values()]), abs=1e-4)
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert 0 < np.mean([*expected.values()]) < 1
+
+
+def test_the_checkpoint_of_the_best_development_score_is_exported(
+    names, tmp_path, write, on_one_device, monkeypatch
+):
+    """Scores that rise and fall, as told here at steps 0, 2, 4, 6 and 8."""
+    told = iter([0.8, 0.1, 0.5, 0.3, 0.5])
+
+    def scored(encode, benchmark, ks):
+        assert [fold.name for fold in benchmark.folds] == ["ncbi Disease", "ncbi Chemical", "own"]
+        return SimpleNamespace(scores={"acc@1": next(told)}, folds={})
+
+    monkeypatch.setattr(bne_module, "evaluate_normalization", scored)
+    run = {"eval_steps": 2, "save_steps": 100}
+    config = config_of(names, tmp_path / "run", run=run, **development_of(names, write))
+    train(config, source_of(config, names))
+    system, saved = load_run(tmp_path / "run")
+    assert (system.best, saved.step) == ("development/acc@1", 4)
+    card = _describe_names(system, saved)
+    assert card["recipe"]["checkpoint"] == "the best so far by development/acc@1: 0.5"
+    assert card["recipe"]["development sets"] == "ncbi, own"
+    assert card["results"] == [{"benchmark": "development sets, step 4", "acc@1": 0.5}]
+    out = tmp_path / "out"
+    assert main(["export", "--checkpoint", str(tmp_path / "run"), "--out", str(out)]) == 0
+    assert "| checkpoint | the best so far by development/acc@1: 0.5 |" in (
+        (out / "README.md").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--development", "x.txt"], "found x.txt; expected NAME=PATH, such as ncbi=NCBIdev"),
+        (["--development", "a=x", "a=y"], "found a=x a=y; expected NAME=PATH.*each NAME once"),
+        (["--development-dictionary", "x"], "found no --development; expected it, too"),
+        (["--development", "a=x"], "--eval-steps is 0, but bne takes the checkpoint with the best"),
+    ],
+)
+def test_development_sets_that_cannot_be_used(words, message):
+    with pytest.raises(BadInput, match=message):
+        parse(["--recipe", "bne", "--init", "x", *words]).validate()
+
+
+def test_a_development_set_without_mentions(write):
+    pairs = write("umnsrs.csv", "Mean,Term1,Term2\n5,pain,ache\n1,pain,hand\n")
+    system = dataclasses.replace(bne().system, development=(f"a={pairs}",))
+    with pytest.raises(BadInput, match="--development a=.*: found a benchmark of another kind"):
+        _development_scores(system)
+
+
+def test_a_run_from_before_there_were_development_sets_goes_on(
+    names, trained, tmp_path, on_one_device
+):
+    shutil.copytree(trained[0], tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    saved = json.loads(path.read_text())
+    for name in ("development", "development_dictionary"):
+        del saved["config"]["system"][name]
+    path.write_text(json.dumps(saved))
+    assert load_run(tmp_path / "run")[0].best is None
+    config = config_of(names, tmp_path / "run")
+    assert train(config, source_of(config, names)).steps == STEPS
 
 
 # -------------------------------------------------------------------------------------------------
