@@ -651,6 +651,7 @@ class MLNormClassesSystem(EncoderSystem):
             classes[: len(listed.concepts)],
             map_array(folder / VECTORS, AGAIN),
             source.dataset.term_start,
+            source.dataset.term_counts(),
             length=recorded_start.row_length,
         )
         groups = np.zeros(len(classes), np.uint16)
@@ -791,7 +792,8 @@ class MLNormClassesSystem(EncoderSystem):
 # | mean of the word pieces, linear to 350, ReLU, batch norm, 20 x cosine | paper, 4.2 and 5 |
 # | the softmax over the concepts of the mention's semantic group | paper, equation 5; the released
 #     code takes all concepts in step 1: --no-within-group |
-# | 128 terms a step, each once an epoch; dropout 0.2; terms of at most 100 tokens | paper, 5 |
+# | 128 terms a step, each once an epoch, and each training mention; dropout 0.2; terms of at most
+#     100 tokens | paper, 5 |
 # | encoder 2e-5 after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5
 #     |
 # | classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
@@ -810,10 +812,13 @@ def mlnorm() -> Config[MLNormSystem]:
             --max-length 100 --tokenizer bert-base-multilingual-uncased --keep-suppressed \\
             --out data/fr_mirror
         bash launch/train.sh --recipe mlnorm --data data/fr_mirror --out runs/s1
+        python -m coder_jax evaluate --model runs/s1 --threshold 0.5 --json s1.json \\
+            --benchmark quaero=QUAERO_FrenchMed
 
     Five hours on one P40 in the paper. Its score with French and English terms alone: F1 .678 on
-    Quaero's EMEA of 2015. The steps are 15 epochs of its terms: with other data set --steps and
-    --warmup-steps. Not trained to its end here.
+    Quaero's EMEA of 2015, without answers whose probability is below 0.5 (table 5). The steps are
+    15 epochs of its terms: with other data set --steps and --warmup-steps. Not trained to its end
+    here.
     """
     steps = round(15 * (_FRENCH + _MIRROR) / _AT_ONCE / 100) * 100
     return Config(
@@ -833,11 +838,15 @@ def mlnorm_classes() -> Config[MLNormClassesSystem]:
             --max-length 100 --tokenizer bert-base-multilingual-uncased --keep-suppressed \\
             --out data/fr_all
         bash launch/train.sh --recipe mlnorm_classes --data data/fr_all --from runs/s1 --out runs/s2
+        python -m coder_jax evaluate --model runs/s2 --threshold 0.1 --json s2.json \\
+            --benchmark quaero=QUAERO_FrenchMed
 
     Two hours on one P40 in the paper. Its scores after both steps: F1 .765 on Quaero's EMEA of
-    2015, .737 on MEDLINE's. 5 epochs of 3.0 million terms, 128 a step; rows learn at 8e-3, which
-    falls in a line to 0 from the first step. The encoder stays, so no step encodes. With other
-    data set --steps. Not trained to its end here.
+    2015, .737 on MEDLINE's, without answers whose probability is below 0.1 (table 3). With
+    --supervised QUAERO_FrenchMed in both builds .851 and .790: an epoch shows each training mention
+    once. 5 epochs of 3.0 million terms, 128 a step; rows learn at 8e-3, which falls in a line to 0
+    from the first step. The encoder stays, so no step encodes. With other data set --steps. Not
+    trained to its end here.
     """
     optimizer = OptimizerConfig(
         steps=118_000, learning_rate=8e-3, warmup_steps=0, weight_decay=0.0, clip_norm=0.0
