@@ -359,6 +359,9 @@ ABLATIONS = {
         "mlnorm",
         dict(zip(STEPS, (354_300, 35_430), strict=True)),
     ),
+    "MLNorm, CamemBERT": ("mlnorm", {"system.model.init": "camembert-base"}),
+    "MLNorm, English BERT": ("mlnorm", {"system.model.init": "bert-base-uncased"}),
+    "MLNorm, UMLS 2019AB": ("mlnorm", dict(zip(STEPS, (149_700, 14_970), strict=True))),
     "BNE, words as targets": ("bne", {"system.batch.targets": "words"}),
     "BNE, synonyms alone": (
         "bne",
