@@ -119,7 +119,7 @@ class CandidateBatches:
 
     def _candidates_of(self, index: Path) -> np.ndarray:
         found = map_array(index / CANDIDATES, AGAIN)
-        expected = (self.draw.size, self.candidates)
+        expected = (len(self.draw.row_terms), self.candidates)
         if found.shape != expected or found.dtype != np.int32:
             raise BadInput(
                 f"{index / CANDIDATES} holds {found.dtype} {found.shape}; expected int32 "
@@ -179,6 +179,8 @@ def _languages_of(dataset: TripletDataset) -> np.ndarray:
             "most 31 where terms are told from concepts of their language"
         )
     bits = np.left_shift(1, dataset.term_language.astype(np.int32))
+    again, others, _ = dataset.occurrences
+    np.bitwise_or.at(bits, again, np.left_shift(1, others.astype(np.int32)))
     return np.bitwise_or.reduceat(bits, dataset.term_start[:-1])
 
 

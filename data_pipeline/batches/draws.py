@@ -518,33 +518,42 @@ class PairDraw:
 
 
 # -------------------------------------------------------------------------------------------------
-# The draw of terms: each term comes once an epoch, in an order that changes with the epoch.
+# The draw of terms: each comes once an epoch and once more for each of its training mentions, in an
+# order that changes with the epoch.
 
 
 class TermDraw:
     """The draw of terms for the parts of any step (of all hosts, or of one).
 
     A row is a term with a semantic group of its concept: a term whose concept is of two groups has
-    two rows, one whose concept is of none has one with the group `ANY`.
+    two rows, one whose concept is of none has one with the group `ANY`. A row comes as often in an
+    epoch as `TripletDataset.term_counts` says of its term: MLNorm's `_sup` learns from repeated
+    mentions (paper, sections 4.5 and 6; the released code appends a row for each).
 
     Args:
         dataset: the opened dataset.
         spec: what a batch is made of.
 
+    Attributes:
+        size: the items of an epoch, which are permuted: rows, each as often as it comes.
+        row_terms, row_groups: [rows], of each row its term and its semantic group.
+
     Raises:
-        BadInput: if the dataset has fewer rows than a step takes.
+        BadInput: if an epoch has fewer items than a step takes.
     """
 
     def __init__(self, dataset: TripletDataset, spec: TermSpec):
         spec.validate()
         self.spec = spec
         terms, groups = _term_rows(dataset, spec.languages)
-        self.size = int(terms.size)
+        counts = dataset.term_counts(spec.languages)[terms]
+        self.row_of_item = np.repeat(np.arange(terms.size), counts)
+        self.size = int(self.row_of_item.size)
         if self.size < spec.terms:
             of = f" in {' '.join(spec.languages)}" if spec.languages else ""
             raise BadInput(
                 f"the dataset has {self.size} terms{of} with a semantic group, but a step takes "
-                f"{spec.terms} different ones; use fewer (--terms), or build with fewer filters"
+                f"{spec.terms}; use fewer (--terms), or build with fewer filters"
             )
         self.row_terms, self.row_groups = terms, groups
         # An epoch is a whole number of steps, so that no step mixes two permutations. The few rows
@@ -561,7 +570,8 @@ class TermDraw:
         epoch, group_in_epoch = np.divmod(group, self.groups_per_epoch)
         share = spec.terms // spec.groups
         index = group_in_epoch[:, None] * share + np.arange(share)
-        return permute(index, self.size, key(spec.seed, "permutation", epoch)[:, None])
+        item = permute(index, self.size, key(spec.seed, "permutation", epoch)[:, None])
+        return self.row_of_item[item]
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G parts of a step, with N terms in each.

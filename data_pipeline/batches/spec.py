@@ -425,10 +425,10 @@ class NeighbourSpec(BatchSpec):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TermSpec:
-    """The batch of a step are some terms; each term comes once an epoch.
+    """The batch of a step are some terms; each comes once an epoch, and once more for each mention.
 
-    Each with its concept and a semantic group of it: a term whose concept is of two groups comes
-    twice (`draws.py`).
+    Mentions are those that `build --supervised` has added. A term comes with its concept and a
+    semantic group of it: one whose concept is of two groups comes twice as often (`draws.py`).
     """
 
     terms: int = 128
@@ -451,7 +451,7 @@ class TermSpec:
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         of = f" of {', '.join(self.languages)}" if self.languages else ""
-        return {"draw": f"each term{of} once an epoch"}
+        return {"draw": f"each term{of} once an epoch, and each training mention"}
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""

@@ -291,12 +291,14 @@ def _counts(terminology: Terminology, shards: Sequence[DescribedShard]) -> Count
 
     has_synonyms = np.diff(terminology.term_start()) > 1
     both = has_synonyms[terminology.heads] & has_synonyms[terminology.tails]
+    spoken = terminology.terms.select("language", again="more_languages")
+    others = spoken.explode("again").filter(pl.col("again") != pl.col("language"))["again"]
     by_language = np.bincount(
-        terminology.terms["language"].to_numpy(), minlength=len(terminology.languages)
+        pl.concat([spoken["language"], others]).to_numpy(), minlength=len(terminology.languages)
     )
     names = ("concepts", "terms", "tokens", "triplets", "concept_types", "term_vocabularies")
     return Counts(
-        **{name: total(name) for name in (*names, "cut_terms", "unknown_terms")},
+        **{name: total(name) for name in (*names, "occurrences", "cut_terms", "unknown_terms")},
         longest_term_tokens=max(shard.longest_term_tokens for shard in shards),
         concepts_with_synonyms=int(has_synonyms.sum()),
         triplets_with_synonyms=int(both.sum()),

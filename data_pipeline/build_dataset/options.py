@@ -21,7 +21,7 @@ from data_pipeline.sources.read_source import EXPECTED, source_paths
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import WHAT_TO_KEEP, Filters
 
-_CONTENT = 2  # raise it when the same options give another dataset: old ones are then built anew
+_CONTENT = 3  # raise it when the same options give another dataset: old ones are then built anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,8 @@ class BuildOptions:
             "mentions of annotated text to train on, as terms of their concepts: tables with the "
             "columns mention and cui, and perhaps language (default: --mirror, or the first of "
             "--languages) and semantic_group; or the folder QUAERO_FrenchMed. Their concepts join "
-            "the mirror; --sources and --term-types do not drop them",
+            "the mirror; --sources and --term-types do not drop them. MLNorm shows each mention "
+            "once an epoch, also where its text repeats; other recipes take it as one term",
             "FILE",
             heading="terms",
         ),

@@ -275,7 +275,8 @@ def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
 
     is_asked = among(source_of, vocabularies, choice.sources)
     of_concept = row_of_source[among(source_of, vocabularies, choice.concepts_of)]
-    is_chosen = among(dataset.term_language[term_of_row], languages, choice.languages)
+    language_of_row = dataset.language_among(choice.languages)[term_of_row]
+    is_chosen = language_of_row >= 0
     is_chosen &= np.isin(np.arange(len(strings)), row_of_source[is_asked])
     is_chosen &= np.isin(concept_of_row, concept_of_row[of_concept])
     if choice.types:
@@ -296,7 +297,7 @@ def _rows_of_dataset(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     return _DictionaryRows(
         [strings[row] for row in chosen],
         [cuis[concept] for concept in concept_of_row[chosen]],
-        [languages[dataset.term_language[term]] for term in term_of_row[chosen]],
+        [languages[one] for one in language_of_row[chosen]],
         _shared(names[begins[row] : ends[row]] for row in chosen),
         _ConceptTable(read, choice.sources),
         made_of | ({"raw": True} if raw else {}),
@@ -313,9 +314,8 @@ def _columns_of_dataset(dataset: TripletDataset, chosen: Sequence[str]) -> _Colu
     """
     source, cuis = dataset.source, dataset.cuis
     assert source is not None and cuis is not None, "they were asked for"
-    languages, named = dataset.manifest.languages, dataset.term_start[:-1].copy()
-    asked = [languages.index(one) for one in chosen or languages]
-    terms = np.flatnonzero(np.isin(dataset.term_language, asked))[::-1]
+    named = dataset.term_start[:-1].copy()
+    terms = np.flatnonzero(dataset.in_languages(chosen))[::-1]
     named[_concept_of_term(dataset)[terms]] = terms  # of a concept the first one, written last
     return _Columns(
         concepts=cuis,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -50,7 +50,12 @@ ARRAYS = {
     "n_triplets": np.int32,  # per concept, as head
     "relations": np.int32,  # index into manifest.relations
     "tails": np.int32,  # concept
+    # Per further occurrence of a term, as `Occurrences` says:
+    "occurrence_terms": np.int32,  # place of the term in the block
+    "occurrence_languages": np.uint8,  # index into manifest.languages
+    "occurrence_counts": np.int32,
 }
+_LATER = ("occurrence_terms", "occurrence_languages", "occurrence_counts")  # older datasets lack it
 FIRST_CONCEPT = (
     "first_concept"  # number of the block's first concept; makes a record whole by itself
 )
@@ -83,6 +88,7 @@ _SIZES = {
     "relations": "triplets",
     "tails": "triplets",
     "heads": "triplets",
+    **dict.fromkeys(_LATER, "occurrences"),
 }
 _SOURCE_SIZES = {
     "n_source_strings": "terms",
@@ -123,6 +129,7 @@ class Shard:
     source_strings: Count
     source_vocabularies: Count
     codes: Count
+    occurrences: Count = 0
     cut_terms: Count = 0
     unknown_terms: Count = 0
     longest_term_tokens: Count = 0
@@ -143,7 +150,8 @@ class Counts:
     longest_term_tokens: Count
     concepts_with_synonyms: Count
     triplets_with_synonyms: Count
-    terms_by_language: dict[str, Count]
+    terms_by_language: dict[str, Count]  # a term of two languages counts in both
+    occurrences: Count = 0
 
 
 @dataclass(frozen=True)
@@ -205,9 +213,12 @@ def digest(record: dict) -> str:
     """SHA-256 of a record's content: names, lengths and little-endian bytes, in a fixed order.
 
     The source's strings and codes take no part: what is trained on is the same without them.
+    Where no term occurs again, it is the digest of a record that older versions wrote.
     """
     content = hashlib.sha256(f"{record[FIRST_CONCEPT]}\n".encode())
     for name, dtype in ARRAYS.items():
+        if name in _LATER and not len(record[name]):
+            continue
         array = np.ascontiguousarray(record[name], np.dtype(dtype).newbyteorder("<"))
         content.update(f"{name} {len(array)}\n".encode())
         content.update(array.tobytes())
@@ -258,6 +269,23 @@ class SourceStrings:
     codes: list[str]
 
 
+class Occurrences(NamedTuple):
+    """Where a term occurs again: as a name in another language, or as mentions to train on.
+
+    Each term occurs once in its own language without being in this list.
+
+    Attributes:
+      terms: int32, rising; a term may occur again in several languages.
+      languages: uint8, index into manifest.languages.
+      counts: int32, how many more times the term is trained on (`TripletDataset.term_counts`): for
+        each mention once; 0 where it is the same name in another language.
+    """
+
+    terms: np.ndarray = np.zeros(0, np.int32)
+    languages: np.ndarray = np.zeros(0, np.uint8)
+    counts: np.ndarray = np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True)
 class TripletDataset:
     """A dataset in memory. Concepts, terms and triplets are numbered from 0, in stored order.
@@ -271,7 +299,8 @@ class TripletDataset:
       tokens: int32, or uint16 where that holds the tokenizer's vocabulary, [sum of term lengths].
       heads, relations, tails: int32 [T]; sorted by head, relation, tail. heads and tails are
         concepts, relations index manifest.relations.
-      term_language: uint8 [N], index into manifest.languages.
+      term_language: uint8 [N], index into manifest.languages; of several the most wanted one.
+      occurrences: the other languages of terms, and how many mentions of them there are.
       type_start, types: int64 [C + 1] and int32; the semantic types of concept c are
         types[type_start[c] : type_start[c + 1]], which index manifest.semantic_types.
       cuis, terms: lists of str, [C] and [N], or None without `strings=True`.
@@ -293,6 +322,7 @@ class TripletDataset:
     term_language: np.ndarray
     type_start: np.ndarray
     types: np.ndarray
+    occurrences: Occurrences = Occurrences()
     cuis: list[str] | None = None
     terms: list[str] | None = None
     vocabulary_start: np.ndarray | None = None
@@ -300,10 +330,30 @@ class TripletDataset:
     source: SourceStrings | None = None
 
     def in_languages(self, languages: Sequence[str]) -> np.ndarray:
-        """bool [N]: the terms in some languages; all terms if none is given.
+        """bool [N]: the terms that are names in some languages; all terms if none is given.
 
         Raises BadInput if there is no term in one of them.
         """
+        return self.language_among(languages) >= 0
+
+    def language_among(self, languages: Sequence[str]) -> np.ndarray:
+        """int16 [N]: of some languages the one that each term is a name in; -1 for none.
+
+        Of several its own, or else the most wanted; its own if no languages are given. Indices into
+        manifest.languages.
+
+        Raises BadInput if there is no term in one of them.
+        """
+        asked = self._numbers(languages)
+        found = np.where(np.isin(self.term_language, asked), self.term_language, np.int16(-1))
+        is_asked = np.isin(self.occurrences.languages, asked)
+        again, others = (array[is_asked][::-1] for array in self.occurrences[:2])
+        other = found[again] < 0
+        found[again[other]] = others[other]  # of several the first, written last
+        return found
+
+    def _numbers(self, languages: Sequence[str]) -> list[int]:
+        """The indices of languages, of all if none is given."""
         there = self.manifest.languages
         unknown = [language for language in languages if language not in there]
         if unknown:
@@ -311,9 +361,22 @@ class TripletDataset:
                 f"--languages {' '.join(unknown)}: {self.folder} has no term in it; expected some "
                 f"of {' '.join(there)}"
             )
-        if not languages:
-            return np.ones(len(self.term_language), bool)
-        return np.isin(self.term_language, [there.index(language) for language in languages])
+        return [there.index(language) for language in languages or there]
+
+    def term_counts(self, languages: Sequence[str] = ()) -> np.ndarray:
+        """int32 [N]: how often an epoch over terms and mentions shows each term.
+
+        A name of the terminology counts one, and each mention to train on counts one. With
+        `languages` a term in none of them counts 0, and so do mentions in others; a name in
+        others, of which they have mentions alone, counts one and its mentions.
+
+        Raises BadInput as `in_languages` does.
+        """
+        counts = self.in_languages(languages).astype(np.int32)
+        again, others, more = self.occurrences
+        is_asked = np.isin(others, self._numbers(languages))
+        np.add.at(counts, again[is_asked], more[is_asked])
+        return counts
 
 
 def open_dataset(
@@ -365,6 +428,7 @@ def open_dataset(
         term_language=arrays["term_languages"],
         type_start=_starts(arrays["n_types"]),
         types=arrays["types"],
+        occurrences=Occurrences(*(arrays[name] for name in _LATER)),
         cuis=joined.get("cuis"),
         terms=joined.get("terms"),
         vocabulary_start=_starts(arrays["n_vocabularies"]) if strings else None,
@@ -402,6 +466,7 @@ def _read_shard(
             raise _damaged(file, "its blocks are out of order")
         concepts = np.arange(first, first + count, dtype=np.int32)
         record["heads"] = np.repeat(concepts, record["n_triplets"])
+        record["occurrence_terms"] = record["occurrence_terms"] + np.int32(at["n_tokens"])
         for name, array in arrays.items():
             stop = at[name] + len(record[name])
             if stop > bounds[name][1]:
@@ -488,7 +553,7 @@ def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
                 parts = _parts_of_example(example)
                 first, _ = _varint(parts[FIRST_CONCEPT], 0)
                 yield {FIRST_CONCEPT: first} | {
-                    name: np.frombuffer(parts[name], dtypes[name])
+                    name: np.frombuffer(parts.get(name, b""), dtypes[name])
                     if name in dtypes
                     else bytes(parts[name])
                     for name in names

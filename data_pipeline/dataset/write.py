@@ -110,6 +110,7 @@ class BlockWriter:
             "n_triplets": np.diff(self.triplet_start[first : last + 1]).astype(np.int32),
             "relations": this.relations[triplets],
             "tails": this.tails[triplets],
+            **_occurrences(frame),
             "cuis": "\n".join(this.cuis[first:last].to_list()),
             "terms": "\n".join(terms),
             **_source_strings(frame),
@@ -125,6 +126,7 @@ class BlockWriter:
             "term_vocabularies": len(record["term_vocabularies"]),
             "concept_types": len(record["types"]),
             "triplets": len(record["tails"]),
+            "occurrences": len(record["occurrence_terms"]),
             "source_strings": len(record["n_source_vocabularies"]),
             "source_vocabularies": len(record["source_vocabularies"]),
             "codes": len(record["code_vocabularies"]),
@@ -142,6 +144,17 @@ class BlockWriter:
             "code_vocabularies": codes["vocabulary"].to_numpy(),
             "codes": "\n".join(codes["code"]),
         }
+
+
+def _occurrences(terms: pl.DataFrame) -> dict:
+    """The features of a record that say where terms occur again, from `Terminology.terms`."""
+    again = terms.select("more_languages", "more_counts").with_row_index("term")
+    again = again.explode("more_languages", "more_counts").drop_nulls()
+    return {
+        "occurrence_terms": again["term"].to_numpy().astype(np.int32),
+        "occurrence_languages": again["more_languages"].to_numpy(),
+        "occurrence_counts": again["more_counts"].to_numpy(),
+    }
 
 
 def _source_strings(terms: pl.DataFrame) -> dict:

@@ -41,8 +41,9 @@ class Filters:
     languages: Annotated[
         tuple[str, ...],
         Flag(
-            "languages to keep, such as ENG FRE, the most wanted first; a string that a concept "
-            "has in several languages keeps the first (default: all; ENG first, then A to Z)",
+            "languages to keep, such as ENG FRE, the most wanted first (default: all; ENG first, "
+            "then A to Z). A string that a concept has in several languages is one term: it stands "
+            "with the first, and is there for each (`train --languages`, dictionaries)",
             "LAT",
             heading=WHAT_TO_KEEP,
         ),

@@ -26,7 +26,9 @@ from data_pipeline.terminology.filters import Filters, count_reasons
 from data_pipeline.terminology.semantic_groups import group_of
 
 # -------------------------------------------------------------------------------------------------
-# Mentions of annotated text, added to a terminology as training terms of their concepts.
+# Mentions of annotated text, added to a terminology as training terms of their concepts. Each
+# counts: mentions of the same text and concept become one term with their number, and one that is
+# a name of the terminology adds to it (`TripletDataset.term_counts`).
 #
 # Files of them are tables (.tsv, .csv, .xlsx) with the columns mention and cui, and perhaps
 # language and semantic_group; or the QUAERO corpus, whose mentions are French.
@@ -36,12 +38,14 @@ _MENTIONS = ("mention", "cui", "language", "group")
 _ROWS = {name: pl.String for name in ("cui", "language", "source", "term", "code")} | {
     "rank": pl.UInt8,
     "needs_mirror": pl.Boolean,
+    "is_mention": pl.Boolean,
 }
 _LAST = np.iinfo(np.uint8).max  # rank: a mention never is the preferred term where there is another
 
 
 def read_supervised(paths: Sequence[Path], sets: Sequence[str]) -> pl.DataFrame:
-    """The mentions of these files, with a row for each CUI of a mention; duplicates stay.
+    """The mentions of these files, with a row for each CUI of a mention; those of the same text
+    stay, one by one.
 
     Args:
       paths: tables, and folders or archives of the QUAERO corpus.
@@ -132,7 +136,6 @@ def rows_of_mentions(
     report["supervised mentions kept: concept without a type of their group"] = _of_other_groups(
         mentions, source
     )
-    report["terms added: supervised mentions"] = mentions.height
     return mentions.select(
         "cui",
         "language",
@@ -141,6 +144,7 @@ def rows_of_mentions(
         code=pl.lit(""),
         rank=pl.lit(_LAST, pl.UInt8),
         needs_mirror=pl.lit(False),
+        is_mention=pl.lit(True),
     )
 
 

@@ -105,6 +105,8 @@ def _distinct_triplets(
 # Columns are scanned lazily and concepts become int32 numbers at once, so that a UMLS release (15.5
 # M terms, 88 M relation rows) passes through in a few gigabytes. Whatever is dropped is counted.
 
+_MARKS = ("needs_mirror", "is_mention")
+
 
 @dataclass(frozen=True)
 class Terminology:
@@ -116,9 +118,10 @@ class Terminology:
         vocabularies (list of uint16, indices into `vocabularies`, sorted: those that have the
         string for the concept), strings and sources (lists of string and uint16: what the source
         writes in each of the rows that became the term, null where that is the term itself, and
-        the vocabulary of the row; the preferred row first); sorted by concept, then the most wanted
-        language, then the preferred term first. Terms are distinct within a concept; every concept
-        has one or more.
+        the vocabulary of the row; the preferred row first), more_languages and more_counts (lists
+        of uint8 and int32, null for most: where the term occurs again, as `Occurrences` of
+        `dataset.store` says); sorted by concept, then the most wanted language, then the preferred
+        term first. Terms are distinct within a concept; every concept has one or more.
       codes: concept (int32), vocabulary (uint16, an index into `vocabularies`) and code (string):
         what the vocabularies call the concepts; distinct, sorted.
       heads, relations, tails: int32 [T], distinct, sorted by head, relation, tail; relations index
@@ -192,7 +195,9 @@ def read_terminology(
     added = rows_of_mentions(supervised, source, merged, filters, report)
     languages, vocabularies, reason = _count_terms(source, filters, report, added)
     process.poll()  # none of the steps can be stopped midway: polars gives no chance to
-    rows = source.atoms.filter(reason.is_null()).with_columns(needs_mirror=needs_mirror(filters))
+    rows = source.atoms.filter(reason.is_null()).with_columns(
+        needs_mirror=needs_mirror(filters), is_mention=False
+    )
     if added.height:
         rows = pl.concat([rows.select(added.columns), added.lazy()])
     frame = _clean_terms(rows, languages, vocabularies, cleaning, report)
@@ -258,15 +263,15 @@ def _clean_terms(
     report: Counter[str],
 ) -> pl.DataFrame:
     if not languages:
-        columns = {"cui": pl.String, "term": pl.String}
-        return pl.DataFrame(schema=columns | {"language": pl.UInt8, "needs_mirror": pl.Boolean})
+        columns = {"cui": pl.String, "term": pl.String, "language": pl.UInt8}
+        return pl.DataFrame(schema=columns | dict.fromkeys(_MARKS, pl.Boolean))
     # Characters that would break a line of a table become blanks.
     string = pl.col("term").str.replace_all(r"[\t\n\v\f\r]", " ")
     frame = (
         rows.select(
             "cui",
             "rank",
-            "needs_mirror",
+            *_MARKS,
             _number("language", languages, pl.UInt8),
             _number("source", vocabularies, pl.UInt16),
             string=string,
@@ -276,8 +281,16 @@ def _clean_terms(
         .collect(engine="streaming")
     )
     kept = frame.filter(pl.col("term") != "")
-    report["terms dropped: empty after cleaning"] = frame.height - kept.height
+    _count_dropped(frame, kept, "empty after cleaning", report)
     return kept
+
+
+def _count_dropped(frame: pl.DataFrame, kept: pl.DataFrame, why: str, report: Counter[str]) -> None:
+    """Counts the rows of names, and those of mentions apart, that are not kept."""
+    mentions = int(frame["is_mention"].sum()) - int(kept["is_mention"].sum())
+    report[f"terms dropped: {why}"] = frame.height - kept.height - mentions
+    if mentions:
+        report[f"supervised mentions dropped: {why}"] = mentions
 
 
 def _number(column: str, values: list[str], dtype: type[pl.DataType]) -> pl.Expr:
@@ -298,7 +311,7 @@ def _leave_out(
         cui=pl.coalesce("now", "CUI"), term=clean(pl.col("mention"), cleaning)
     )
     kept = frame.join(out.unique(), on=["cui", "term"], how="anti", maintain_order="left")
-    report["terms dropped: excluded by file"] = frame.height - kept.height
+    _count_dropped(frame, kept, "excluded by file", report)
     return kept
 
 
@@ -323,24 +336,56 @@ def _lookup(cuis: pl.Series, merged: pl.DataFrame) -> pl.LazyFrame:
 def _distinct_terms(
     frame: pl.DataFrame, lookup: pl.LazyFrame, report: Counter[str]
 ) -> pl.DataFrame:
-    terms = (
+    rows = (
         frame.lazy()
         .join(lookup, on="cui", how="left", maintain_order="left")
-        .select("concept", "language", "rank", "term", "source", "string")
+        .select("concept", "language", "rank", "term", "source", "string", "is_mention")
         .collect()
         .sort("concept", "language", "rank", maintain_order=True)
-        .group_by("concept", "term", maintain_order=True)
+    )
+    terms = (
+        rows.group_by("concept", "term", maintain_order=True)
         .agg(
             pl.first("language"),
+            pl.last("language").alias("last"),
+            pl.len(),
+            mentions=pl.col("is_mention").sum(),
             vocabularies=pl.col("source").unique().sort(),
             strings=pl.col("string"),
             sources=pl.col("source"),
         )
-        .select("concept", "language", "term", "vocabularies", "strings", "sources")
+        .with_row_index("row")
     )
-    report["terms dropped: same string in the concept"] = frame.height - terms.height
+    names = int((terms["len"] > terms["mentions"]).sum())
+    mentions = int(frame["is_mention"].sum())
+    report["terms dropped: same string in the concept"] = frame.height - mentions - names
+    if mentions:
+        report["supervised mentions kept"] = mentions
+        report["terms added: supervised mentions"] = terms.height - names
     report["terms kept"] = terms.height
-    return terms
+    return terms.join(_again(rows, terms), on="row", how="left", maintain_order="left").select(
+        *("concept", "language", "term", "vocabularies", "strings", "sources"),
+        *("more_languages", "more_counts"),
+    )
+
+
+def _again(rows: pl.DataFrame, terms: pl.DataFrame) -> pl.DataFrame:
+    """The row, more_languages and more_counts of the terms that occur again."""
+    several = terms.filter((pl.col("last") != pl.col("language")) | (pl.col("mentions") > 0))
+    first = pl.col("language") == pl.col("language_right")
+    # Of a term that only mentions have, one of them is the term itself.
+    is_itself = first & (pl.col("len") == pl.col("mentions"))
+    return (
+        rows.select("concept", "term", "language", "is_mention")
+        .join(several, on=["concept", "term"])
+        .group_by("row", "language", "language_right", "len", "mentions")
+        .agg(count=pl.col("is_mention").sum().cast(pl.Int32))
+        .with_columns(count=pl.col("count") - is_itself.cast(pl.Int32))
+        .filter(~first | (pl.col("count") > 0))
+        .sort("row", "language")
+        .group_by("row", maintain_order=True)
+        .agg(more_languages="language", more_counts="count")
+    )
 
 
 def _read_codes(rows: pl.LazyFrame, lookup: pl.LazyFrame, vocabularies: list[str]) -> pl.DataFrame:

@@ -36,6 +36,7 @@ def write_tiny_dataset(out: Path, model: Path) -> Path:
         "n_triplets": np.bincount(dataset.heads, minlength=concepts).astype(np.int32),
         "relations": dataset.relations,
         "tails": dataset.tails,
+        **{f"occurrence_{name}": array for name, array in dataset.occurrences._asdict().items()},
         "cuis": "\n".join(f"C{number}" for number in range(concepts)),
         "terms": "\n".join(f"term {number}" for number in range(terms)),
         "n_source_strings": np.ones(terms, np.uint16),

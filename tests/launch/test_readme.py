@@ -165,6 +165,8 @@ def test_the_commands_of_all_pages_are_spelled_right(repo):
                 check_measurement(repo, words[2:])
             else:
                 parse(words[2:])
+            if words[3:4] == ["evaluate"]:
+                assert {"--json", "--compare", "--help"} & set(words), (file, words)
         else:
             assert words[0] in ELSEWHERE or words[0].startswith(".ci/"), (file, words)
     data = ("build", "build_mentions", "derive_keywords", "skip_gram")

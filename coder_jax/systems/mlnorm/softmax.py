@@ -192,7 +192,12 @@ def candidate_scores(
 
 
 def with_means(
-    classes_CD: np.ndarray, vectors: np.ndarray, term_start: np.ndarray, *, length: float
+    classes_CD: np.ndarray,
+    vectors: np.ndarray,
+    term_start: np.ndarray,
+    term_counts: np.ndarray,
+    *,
+    length: float,
 ) -> np.ndarray:
     """The rows; zero rows become the normalized mean of their terms (equation 6).
 
@@ -204,6 +209,7 @@ def with_means(
         classes_CD: float32.
         vectors: float32 [terms, D], of unit length.
         term_start: int64 [C + 1]; concept c has the terms term_start[c] .. term_start[c + 1] - 1.
+        term_counts: int [terms], how often each counts (`TripletDataset.term_counts`).
         length: of the new rows.
 
     Raises:
@@ -220,7 +226,9 @@ def with_means(
     for first in range(0, len(filled), _CONCEPTS_AT_ONCE):
         last = min(first + _CONCEPTS_AT_ONCE, len(filled))
         start = term_start[first : last + 1]
-        sums = np.add.reduceat(vectors[start[0] : start[-1]], start[:-1] - start[0], axis=0)
+        counts = term_counts[start[0] : start[-1], None].astype(np.float32)
+        weighted = vectors[start[0] : start[-1]] * counts
+        sums = np.add.reduceat(weighted, start[:-1] - start[0], axis=0)
         norm = np.linalg.norm(sums, axis=1, keepdims=True)
         rows = np.flatnonzero(np.atleast_1d(new)[first:last])
         filled[first + rows] = (length * sums / np.maximum(norm, 1e-12))[rows]

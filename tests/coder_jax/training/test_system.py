@@ -355,6 +355,9 @@ ABLATIONS = {
         {"system.batch.languages": ["ENG"], "optimizer.epochs": 20.0},
     ),
     "MLNorm, both steps in one, on the data of `mlnorm_classes`": ("mlnorm", {}),
+    "MLNorm, CamemBERT": ("mlnorm", {"system.model.init": "camembert-base"}),
+    "MLNorm, English BERT": ("mlnorm", {"system.model.init": "bert-base-uncased"}),
+    "MLNorm, on data of UMLS 2019AB": ("mlnorm", {}),
     "BNE, words as targets": ("bne", {"system.batch.targets": "words"}),
     "BNE, synonyms alone": (
         "bne",

@@ -12,7 +12,12 @@ from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches import draws as shared_names
 from data_pipeline.batches.batch_maker import BatchMaker
-from data_pipeline.batches.candidates import Classes, read_classes, write_classes
+from data_pipeline.batches.candidates import (
+    Classes,
+    _languages_of,
+    read_classes,
+    write_classes,
+)
 from data_pipeline.batches.draws import (
     _MOST_PAIRS,
     Draw,
@@ -28,6 +33,7 @@ from data_pipeline.batches.draws import (
     _term_rows,
 )
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, StepCut, TermSpec
+from data_pipeline.dataset.store import Occurrences
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import ANY, GROUPS, groups_of
 
@@ -124,6 +130,38 @@ def test_an_epoch_shows_no_row_twice_and_the_next_has_another_order():
     first, second = epoch(0).ravel(), epoch(1).ravel()
     assert len(set(first.tolist())) == first.size > draw.size - SPEC.terms
     assert (first != second).mean() > 0.8
+
+
+def with_mentions(dataset):
+    """Of term 0 two more, of term 19 three in the second language; term 4 is a name in both."""
+    again = np.array([0, 4, 19], np.int32), np.array([0, 1, 1], np.uint8), np.array([2, 0, 3])
+    return dataclasses.replace(dataset, occurrences=Occurrences(*again))
+
+
+def test_an_epoch_shows_a_term_as_often_as_it_has_mentions():
+    dataset = with_mentions(two_languages())
+    one_at_once = dataclasses.replace(SPEC, terms=1, groups=1)  # so that no epoch leaves any out
+    for languages, counts in (((), {0: 3, 4: 1, 19: 4}), (("FRE",), {0: 1, 4: 1, 19: 4})):
+        draw = TermDraw(dataset, dataclasses.replace(one_at_once, languages=languages))
+        terms = [term for term, _, _ in twin_rows(dataset)]
+        wanted = [term for term in terms if not languages or term % 3 == 0 or term in (4, 19)]
+        expected = {term: wanted.count(term) * counts.get(term, 1) for term in wanted}
+        assert draw.size == sum(expected.values())
+        for first in (0, draw.size):
+            steps = range(first, first + draw.size)
+            shown = [draw(step, np.arange(1))["terms"].item() for step in steps]
+            assert Counter(shown) == expected
+
+
+def test_concepts_have_the_other_languages_of_their_terms():
+    dataset = with_mentions(two_languages())
+    expected = np.zeros(30, int)
+    for term, _, concept in twin_rows(dataset):
+        english = term % 3 > 0 or term == 0
+        french = term % 3 == 0 or term in (4, 19)
+        expected[concept] |= english + 2 * french
+    np.testing.assert_array_equal(_languages_of(dataset), expected)
+    assert (_languages_of(dataset) != _languages_of(two_languages())).any()
 
 
 def test_batches_hold_the_tokens_of_their_terms_however_they_are_cut(tmp_path):

@@ -47,7 +47,7 @@ def test_command_on_rrf(model, tmp_path, capsys):
         "triplets 4",
         "with two terms or more 3 (75.0%)",
         "both concepts with two terms or more 4 (100.0%)",
-        "by language ENG 6, FRE 2",
+        "by language ENG 6, FRE 3",
     ):
         assert line in " ".join(printed.out.split()), line
     assert "term/s" in printed.err  # the progress bar

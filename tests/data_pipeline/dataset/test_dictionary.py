@@ -63,8 +63,9 @@ def test_all_languages(folder):
 
 def test_one_language(folder):
     dictionary = read_dictionary(folder, ["FRE"])
-    assert dictionary.terms == ["infarctus", "douleur aiguë"]
-    assert dictionary.concepts == ["C0000001", "C0000006"]
+    assert dictionary.terms == ["infarctus", "cardiac disease", "douleur aiguë"]
+    assert dictionary.concepts == ["C0000001", "C0000002", "C0000006"]
+    assert dictionary.languages == ["FRE"] * 3, "also of the one that is an English name, too"
 
 
 def test_the_record_says_what_it_was_made_of(folder):
@@ -100,7 +101,7 @@ def test_some_vocabularies(folder):
     assert snomed.description["vocabularies"] == ["SNOMEDCT_US"]
     assert everything.description["vocabularies"] == [] == everything.description["concepts_of"]
     french = read_dictionary(folder, ["FRE"], ["MSH", "MSHFRE"])
-    assert french.terms == ["infarctus", "douleur aiguë"]
+    assert french.terms == ["infarctus", "cardiac disease", "douleur aiguë"]
     of_snomed = read_dictionary(folder, concepts_of=["SNOMEDCT_US"])
     assert of_snomed.terms == ["heart attack", "myocardial infarction", "infarctus"]
     assert of_snomed.description["concepts_of"] == ["SNOMEDCT_US"]

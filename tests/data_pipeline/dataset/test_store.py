@@ -14,9 +14,11 @@ from tiny_rrf import write_release
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.store import open_dataset
+from data_pipeline.dataset.store import ARRAYS, open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
+from data_pipeline.quiet_tensorflow import tf
+from data_pipeline.terminology.filters import Filters
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,74 @@ def test_open_dataset(folder):
     assert data.tails.tolist() == [1, 2, 0, 2]
     type_start, types = data.type_start, data.types
     assert type_start.tolist() == [0, 1, 2, 4, 4] and types.tolist() == [1, 1, 0, 2]
+
+
+def test_a_string_of_two_languages_is_a_term_of_both(folder):
+    data = open_dataset(folder, strings=True)
+    of = {
+        language: [data.terms[n] for n in np.flatnonzero(data.in_languages([language]))]
+        for language in ("ENG", "FRE")
+    }
+    assert "cardiac disease" in of["ENG"] and len(of["ENG"]) == 6
+    assert of["FRE"] == ["infarctus", "cardiac disease", "douleur aiguë"]
+    assert data.manifest.counts.terms_by_language == {"ENG": 6, "FRE": 3}
+    assert data.language_among(["FRE"]).tolist() == [-1, -1, 1, -1, 1, -1, -1, 1]
+    assert data.language_among([]).tolist() == data.term_language.tolist()
+    assert data.term_counts().tolist() == [1] * 8, "it is shown once"
+    assert data.term_counts(["FRE"]).tolist() == [0, 0, 1, 0, 1, 0, 0, 1]
+
+
+def test_mentions_are_counted(folder, tmp_path, monkeypatch):
+    """In each record those of its own terms."""
+    mentions = ["heart attack"] * 2 + ["pain"] * 4 + ["infarctus", "new"]
+    rows = [f"{m}\t{'C0000001' if m != 'pain' else 'C0000006'}\tFRE" for m in mentions]
+    (tmp_path / "mentions.tsv").write_text("\n".join(["mention\tcui\tlanguage", *rows, ""]))
+    options = BuildOptions(
+        source=folder.parent / "META",
+        out=tmp_path / "sup",
+        tokenizer=folder.parent / "model",
+        supervised=(tmp_path / "mentions.tsv",),
+    )
+    monkeypatch.setattr("data_pipeline.dataset.write.BLOCK", 2)
+    data = open_dataset(build_dataset(options), strings=True)
+    assert data.manifest.shards[0].records == 2
+    found = dict(zip(data.terms, data.term_counts().tolist(), strict=True))
+    more = {"heart attack": 3, "infarctus": 2, "pain": 4}
+    assert found == dict.fromkeys([*TERMS, "new"], 1) | more
+    of_english = dict(zip(data.terms, data.term_counts(["ENG"]).tolist(), strict=True))
+    assert of_english["heart attack"] == 1 and of_english["pain"] == 0
+    # The language of mentions is one that the name has, too.
+    assert data.in_languages(["FRE"])[data.terms.index("heart attack")]
+    manifest = data.manifest
+    assert manifest.report["supervised mentions kept"] == len(mentions)
+    assert manifest.report["terms added: supervised mentions"] == 2
+    (record, _) = tfds.builder_from_directory(options.out).as_dataset(split="train")
+    assert record["occurrence_counts"].numpy().sum() == 2 + 1
+
+
+def test_a_dataset_of_an_older_version_is_what_it_was(folder, tmp_path):
+    """No term occurs again: the same hash as then, and no file says anything of it."""
+    options = BuildOptions(
+        source=folder.parent / "META", out=tmp_path / "old", tokenizer=folder.parent / "model",
+        filters=Filters(languages=("ENG",)), max_length=8,
+    )  # fmt: skip
+    new = open_dataset(build_dataset(options))
+    hashed = "8482cf2d2e9cf4bcf1727965a51a525257d38a676ea3592af44cb73e55a8a497"
+    assert new.manifest.content_hash == hashed
+    (shard,) = options.out.glob("*.tfrecord-*")
+    (record,) = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
+    example = tf.train.Example.FromString(record)
+    for name in [name for name in ARRAYS if name.startswith("occurrence_")]:
+        del example.features.feature[name]
+    with tf.io.TFRecordWriter(str(shard)) as records:
+        records.write(example.SerializeToString())
+    manifest = json.loads((options.out / "manifest.json").read_text())
+    del manifest["counts"]["occurrences"], manifest["shards"][0]["occurrences"]
+    manifest["shards"][0]["bytes"] = shard.stat().st_size
+    (options.out / "manifest.json").write_text(json.dumps(manifest))
+    old = open_dataset(options.out)
+    np.testing.assert_array_equal(old.tokens, new.tokens)
+    assert old.term_counts().tolist() == [1] * 6 and old.in_languages(["ENG"]).all()
 
 
 def test_what_the_source_writes(folder):

@@ -1,3 +1,5 @@
+import shutil
+import tarfile
 from collections import Counter
 
 import polars as pl
@@ -8,6 +10,7 @@ from tiny_rrf import write_release
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import GoldMention, GoldMentions
 from data_pipeline.sources.rrf import read_rrf
+from data_pipeline.sources.source import Source
 from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.mentions import (
     Entry,
@@ -151,10 +154,93 @@ def test_mentions_join_the_terms_of_their_concepts(source, mentions):
     assert report["supervised mentions read"] == 9
     assert report["supervised mentions dropped: concept not in the release"] == 2  # one was split
     assert report["supervised mentions kept: concept without a type of their group"] == 1
-    assert report["terms added: supervised mentions"] == 7
-    assert report["terms dropped: empty after cleaning"] == 1
-    dropped = sum(n for name, n in report.items() if name.startswith("terms dropped"))
-    assert report["terms read"] + 7 == found.terms.height + dropped
+    assert report["supervised mentions dropped: empty after cleaning"] == 1
+    assert report["supervised mentions kept"] == 6
+    assert report["terms added: supervised mentions"] == 5  # "infarctus" is there
+    assert_adds_up(found)
+
+
+def assert_adds_up(found):
+    """Names that are read are kept or dropped, and so is each mention."""
+    report = found.report
+    dropped, of_mentions = (
+        sum(n for name, n in report.items() if name.startswith(f"{what} dropped"))
+        for what in ("terms", "supervised mentions")
+    )
+    added = report["terms added: supervised mentions"]
+    assert report["terms read"] + added == found.terms.height + dropped
+    kept = report["supervised mentions kept"]
+    assert report["supervised mentions read"] == kept + of_mentions
+    names = found.terms.height - added
+    assert items_of(found) == names + kept
+
+
+def items_of(found):
+    """What an epoch over the terms and mentions shows."""
+    return found.terms.height + (found.terms["more_counts"].explode().sum() or 0)
+
+
+def test_mentions_of_the_same_text_count_each(source):
+    """Also where the text is a name of the terminology, or that of mentions in another language."""
+    rows = [
+        *[("Crise cardiaque", "C0000001", "FRE")] * 2,
+        ("crise cardiaque", "C0000001", "FRE"),
+        *[("infarctus", "C0000001", "FRE")] * 2,
+        *[("heart attack", "C0000001", "FRE")] * 4,
+        ("douleur", "C0000006", "FRE"),
+        *[("douleur", "C0000003", "FRE")] * 2,
+        *[("douleur", "C0000003", "ENG")] * 3,
+    ]
+    table = dict(zip(("mention", "cui", "language"), zip(*rows, strict=True), strict=True))
+    mentions = pl.DataFrame(table).with_columns(group=pl.lit(""))
+    filters = Filters(languages=("ENG", "FRE"))
+    found = read_terminology(source, filters, "paper", supervised=mentions)
+    again = {
+        (found.cuis[concept], term): list(zip(languages, counts, strict=True))
+        for concept, term, languages, counts in found.terms.drop_nulls("more_counts")
+        .select("concept", "term", "more_languages", "more_counts")
+        .rows()
+    }
+    assert again == {
+        ("C0000001", "crise cardiaque"): [(1, 2)],  # one of the three is the term itself
+        ("C0000001", "infarctus"): [(1, 2)],
+        ("C0000001", "heart attack"): [(1, 4)],  # an English name
+        ("C0000002", "cardiac disease"): [(1, 0)],  # a name in both
+        ("C0000003", "douleur"): [(0, 2), (1, 2)],
+    }
+    assert found.report["supervised mentions kept"] == len(rows)
+    assert found.report["terms added: supervised mentions"] == 3
+    assert_adds_up(found)
+    # Excluded test terms go with all their mentions.
+    excluded = pl.DataFrame({"mention": ["Infarctus"], "CUI": ["C0000001"]})
+    found = read_terminology(source, filters, "paper", excluded, mentions)
+    assert found.report["supervised mentions dropped: excluded by file"] == 2
+    assert found.report["terms dropped: excluded by file"] == 1
+    assert_adds_up(found)
+
+
+@pytest.mark.parametrize(
+    ("without", "rows", "distinct"), [("neither", 5712, 3024), ("MEDLINE", 2706, 923)]
+)
+def test_all_training_rows_of_quaero_count(shared_data, tmp_path, without, rows, distinct):
+    """With a terminology that has all its concepts."""
+    packed = shared_data / "benchmarks" / "quaero" / "QUAERO_FrenchMed.tar.gz"
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.rglob("corpus")
+    shutil.rmtree(root / "train" / without, ignore_errors=True)
+    mentions = read_supervised([root.parent], ("train",))
+    assert mentions.height == rows
+    concepts = mentions["cui"].unique().sort()
+    same = {"language": "ENG", "source": "MSH", "term_type": "MH", "suppress": "N", "code": ""}
+    atoms = pl.LazyFrame({"cui": concepts, "term": concepts}).with_columns(
+        *(pl.lit(text).alias(name) for name, text in same.items()), rank=pl.lit(0, pl.UInt8)
+    )
+    source = Source("all", "1", [], atoms, None, None)
+    found = read_terminology(source, Filters(), "mlnorm", supervised=mentions)
+    assert found.report["supervised mentions kept"] == rows
+    assert found.report["terms added: supervised mentions"] == distinct
+    assert items_of(found) == len(concepts) + rows
 
 
 def test_concepts_of_mentions_join_the_mirror(source, mentions):

@@ -13,11 +13,16 @@ from data_pipeline.build_dataset.options import BuildOptions
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """(dataset, tiny encoder) of an invented release."""
+    """(dataset, tiny encoder) of an invented release, with mentions that repeat."""
     folder = tmp_path_factory.mktemp("built")
     _write_release(folder / "META", _scaled(0.00004, {}))
     tiny_bert.write_model(folder / "bert")
+    with (folder / "META" / "MRCONSO.RRF").open(encoding="utf-8") as rows:
+        cui = rows.readline().split("|")[0]
+    lines = [f"{text}\t{cui}\tENG\n" for text in ["sore throat"] * 5 + ["sick"]]
+    (folder / "mentions.tsv").write_text("mention\tcui\tlanguage\n" + "".join(lines))
     how = {"tokenizer": folder / "bert", "cleaning": "mlnorm", "hold_out": 20}
+    how |= {"supervised": (folder / "mentions.tsv",)}
     build_dataset(BuildOptions(source=folder / "META", out=folder / "data", **how))
     return folder / "data", folder / "bert"
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from class_run import SECOND, config_of_first, config_of_second, source_of
+from class_run import MODEL, SECOND, config_of_first, config_of_second, source_of
 from short_run import Stops, assert_same_parameters
 
 from coder_jax.systems.mlnorm import training as second_step
@@ -132,6 +132,30 @@ def test_concepts_have_the_languages_of_their_terms(built, first, second):
         assert {name: array.shape for name, array in batch.items()} == source.shapes(1)
 
 
+def test_mentions_count_in_batches_and_means(built, first, second, tmp_path):
+    """As in the released code, which appends a row for each to the terms of both steps."""
+    system = dataclasses.replace(SECOND, means="all", model=MODEL)
+    source = source_of(built[0], system).with_index(second / "index" / "0")
+    data = open_dataset(built[0], strings=True)
+    term = data.terms.index("sore throat")
+    assert data.term_counts()[term] == 5 and source.draw.size > len(source.rows)
+    vectors, per_epoch = np.load(second / VECTORS), source.draw.size // system.batch.terms
+    shown = [
+        int((batch["vectors"] == vectors[term]).all(-1).sum())
+        for batch in source.batches(0, 40 * per_epoch)
+    ]
+    rows = int((source.draw.row_terms == term).sum())
+    assert sum(shown) / 40 == pytest.approx(5 * rows, rel=0.05)
+    run = load_run(first[0])[1]
+    begun, initial = system.init_from_run(run, source)
+    found = system.precompute(source, begun, initial, tmp_path)["classes"]
+    concept = np.searchsorted(data.term_start, term, side="right") - 1
+    own = slice(*data.term_start[concept : concept + 2])
+    total = (vectors[own] * data.term_counts()[own, None]).sum(0)
+    expected = begun.row_length * total / np.linalg.norm(total)
+    np.testing.assert_allclose(found[concept], expected, rtol=1e-4, atol=1e-6)
+
+
 def test_its_export_and_its_folder_answer_alike(second, tmp_path):
     system, run = load_run(second)
     differences = system.export(run, tmp_path / "export")
@@ -158,13 +182,14 @@ def test_new_rows_are_the_direction_of_the_sum_of_their_terms():
     start = np.array([0, 2, 3, 9])
     learnt = np.zeros((3, 4), np.float32)
     learnt[1] = 5
-    found = with_means(learnt, vectors, start, length=2.5)
+    counts = np.array([1, 3, 1, 1, 1, 1, 2, 1, 1])
+    found = with_means(learnt, vectors, start, counts, length=2.5)
     for concept, (first, last) in enumerate([(0, 2), (2, 3), (3, 9)]):
-        total = vectors[first:last].sum(0)
+        total = sum(counts[n] * vectors[n] for n in range(first, last))
         expected = learnt[1] if concept == 1 else 2.5 * total / np.linalg.norm(total)
         np.testing.assert_allclose(found[concept], expected, rtol=1e-5)
     with pytest.raises(BadInput, match="1 concepts have no term, such as number 1"):
-        with_means(learnt, vectors, np.array([0, 2, 2, 9]), length=1.0)
+        with_means(learnt, vectors, np.array([0, 2, 2, 9]), counts, length=1.0)
 
 
 @pytest.mark.parametrize("spoken", [None, np.array([3, 2, 3, 2, 1, 0])], ids=["all", "language"])
