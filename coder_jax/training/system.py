@@ -27,7 +27,7 @@ from msgspec import UNSET, UnsetType
 
 from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
-from data_pipeline.files.identity import GONE, typed
+from data_pipeline.files.identity import NEUTRAL, typed
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -167,8 +167,6 @@ class System(abc.ABC):
     """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
-    best: ClassVar[str | None] = None
-    """The score, "benchmark/metric", by which a checkpoint is the best; None: the last is."""
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
@@ -190,6 +188,11 @@ class System(abc.ABC):
     @abc.abstractmethod
     def terms(self) -> int:
         """The number of terms of a step, by which speed is measured."""
+
+    @property
+    def best(self) -> str | None:
+        """The score, "benchmark/metric", by which a checkpoint is the best; None: the last is."""
+        return None
 
     @property
     def arithmetic(self) -> str:
@@ -521,7 +524,7 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
     """Names in nested dictionaries of settings that the other does not have."""
     names = []
     for name, value in there.items():
-        if name not in others and (name, value) not in GONE:
+        if name not in others and (name, value) not in NEUTRAL:
             names.append(name)
         elif isinstance(value, Mapping) and isinstance(others.get(name), Mapping):
             names += _names_beside(value, others[name])

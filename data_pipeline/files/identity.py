@@ -194,8 +194,10 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Removed settings, with the value that a run which did not use them has recorded.
-GONE = (
+# Settings that not all versions have, with the value that does what the others do: a run that has
+# recorded it is the same as one without the setting.
+NEUTRAL = (
+    ("triplet_weight", 1.0),
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
     ("relation_start", "identity"),
@@ -269,7 +271,9 @@ def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
         a, b = there.get(name, "absent"), here.get(name, "absent")
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b and (b != "absent" or (name, a) not in GONE):
+        elif a != b and (
+            "absent" not in (a, b) or (name, b if a == "absent" else a) not in NEUTRAL
+        ):
             lines.append(f"{prefix}{name}: {_shortened(a)} there, {_shortened(b)} here")
     return lines
 

@@ -117,6 +117,33 @@ def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
     assert result.scores["dev"].keys() == scores
 
 
+def test_the_number_can_be_learnt_alone_and_chooses_the_checkpoint(
+    mentions, tmp_path, on_one_device
+):
+    """Table 8, "BERT alone"."""
+    for weight in (0.0, 0.5):
+        out = tmp_path / str(weight)
+        batch = {"negatives": "random"}
+        config = config_of("recall", mentions, out, batch=batch, triplet_weight=weight)
+        train(config, source_of(config, mentions))
+        logged = lines_of(out / "metrics.jsonl")
+        for line in logged:
+            if "loss" in line:
+                total = weight * line["loss_triplet"] + line["loss_number"]
+                assert line["loss"] == pytest.approx(total, rel=1e-5) and line["loss_triplet"] > 0
+        chosen_by = "accuracy" if weight else "number"
+        scores = {line["step"]: line["eval"]["dev"][chosen_by] for line in logged if "eval" in line}
+        del scores[0]
+        best = max(scores, key=lambda step: (scores[step], -step))
+        assert load_run(out)[1].notes.best == (best, scores[best])
+
+
+def test_a_generator_without_a_loss_is_refused(mentions):
+    config = config_of("recall", mentions, "x", triplet_weight=0.0, number_weight=0.0)
+    with pytest.raises(BadInput, match="--number-weight are 0: found no loss to train by"):
+        config.system.validate(config.optimizer)
+
+
 # Within an epoch; before the first step of one, after an evaluation of the same step or without.
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
