@@ -416,9 +416,14 @@ class EncoderSystem(System):
         """The numbers of packed rows that the batches of a run may have."""
         return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
+    @property
+    def trains_pooler(self) -> bool:
+        """Whether the loss reads BERT's pooler; else it has no gradient, and stays as loaded."""
+        return self.model.pooling == "pooler"
+
     def parts(self) -> dict[str, Part]:
-        # Without a gradient (pooling cls or mean) the pooler stays as loaded.
-        encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
+        fixed = () if self.trains_pooler else ("pooler",)
+        encoder = Part(decay=True, undecayed=fixed, spread="largest")
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
     def load_initial(

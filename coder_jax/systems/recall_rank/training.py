@@ -293,6 +293,7 @@ class RecallSystem(EncoderSystem):
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[Run]] = MentionRun
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
+    trains_pooler: ClassVar[bool] = True  # `_number_logits` reads it
 
     batch: RecallSpec = dataclasses.field(default_factory=RecallSpec)
     model: ModelConfig = ModelConfig(init="bert-base-chinese", pooling="mean")

@@ -163,13 +163,14 @@ def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
         assert one == other
 
 
-def steps_on(mentions, devices, passes=1):
-    """(losses, parameters) of three steps with fixed negatives on some devices."""
+def steps_on(mentions, devices, passes=1, steps=3, **optimizer):
+    """(losses, parameters) of some steps with fixed negatives on some devices."""
     config = config_of(
         "recall", mentions, "x", batch={"negatives": "random"}, run={"passes": passes}
     )
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
-    config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, eps=1e-3))
+    changed = dataclasses.replace(config.optimizer, eps=1e-3, **optimizer)
+    config = dataclasses.replace(config, optimizer=changed)
     system = config.system
     encoder = EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None)
     about = StartOfEncoder(encoder=encoder)
@@ -179,11 +180,26 @@ def steps_on(mentions, devices, passes=1):
     source = RecallBatches(mentions, system.batch, step.cut)
     step.compile(source, source.plan.ample)
     losses = []
-    for batch in source.batches(0, 3):
+    for batch in source.batches(0, steps):
         placed = put_batch(step.mesh, step.cut, batch, source.packed)
         state, metrics = step(state, placed, source.plan.ample)
         losses.append(float(metrics["loss"]))
     return losses, jax.device_get(state.params)
+
+
+def test_the_pooler_that_is_trained_decays(mentions):
+    """The first step of AdamW: with a decay, less by rate x decay x what was there."""
+    decay, rate = 0.5, 1e-3  # of `config_of`
+    start = split_encoder(random_bert(TINY, seed=0, dtype="float32"))[1]["pooler"]
+    none, some = (
+        steps_on(mentions, 1, steps=1, weight_decay=one)[1]["encoder"]["pooler"]
+        for one in (0.0, decay)
+    )
+    assert np.abs(none["kernel"] - start["kernel"]).min() > 0, "the number of concepts moves it"
+    expected = none["kernel"] - rate * decay * start["kernel"]
+    np.testing.assert_allclose(some["kernel"], expected, rtol=0, atol=1e-7)
+    assert np.abs(some["kernel"] - none["kernel"]).max() > 1e-5
+    np.testing.assert_array_equal(some["bias"], none["bias"])
 
 
 @pytest.mark.parametrize(
