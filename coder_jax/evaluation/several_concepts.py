@@ -171,7 +171,7 @@ def _nearest_by_tf_idf(
     """
     from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
-    return CharacterTfIdf(names, ngram_range=(1, longest)).nearest(mentions, k)
+    return CharacterTfIdf(names, ngram_range=(1, longest)).nearest(mentions, k)[1]
 
 
 def _nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:
@@ -262,7 +262,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           several: how many are answered with exactly their concepts, how many have all of them
           among k candidates, and how often their number is right. --ranker adds a ranker, and
           `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
-          without a generator of the recipe recall, the nearest name is the answer.\
+          without a generator of the recipe recall, the nearest name is the answer. `--model tf-idf`
+          finds candidates by their characters, without a model.\
 """
     options: ClassVar[type[Options]] = _SplitOptions
 

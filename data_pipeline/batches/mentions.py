@@ -380,7 +380,7 @@ class _Drawing:
             return self._with_keywords()
         asked, place = np.unique(mentions, return_inverse=True)
         strings = [self.split.mentions.strings[int(row)] for row in asked]
-        near = CharacterTfIdf(list(self.dataset.names.strings)).nearest(
+        _, near = CharacterTfIdf(list(self.dataset.names.strings)).nearest(
             strings, min(self.size, self.number + self.gold.most), "most like mentions"
         )
         of_mention = dict(zip(asked.tolist(), near, strict=True))
