@@ -22,6 +22,7 @@ from coder_jax.evaluation.several_concepts import _EDITS, _SIGNS, _TF_IDF, _TRAI
 from coder_jax.mapping.coded_list import Status
 from coder_jax.systems.recall_rank import candidates as nearest_module
 from coder_jax.systems.recall_rank.candidates import (
+    TfIdfGenerator,
     _nearest,
     _nearest_by_mean,
     _nearest_concepts,
@@ -37,7 +38,12 @@ from coder_jax.systems.recall_rank.ranking import (
     ranked,
 )
 from coder_jax.systems.recall_rank.training import _number_loss, _triplet_margin_loss
-from coder_jax.systems.trained_models import load_generators, load_ranker, staged_normalizer
+from coder_jax.systems.trained_models import (
+    _mentions_per_s,
+    load_generators,
+    load_ranker,
+    staged_normalizer,
+)
 from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.dataset.mentions import CandidateLists, open_mentions, read_lists
@@ -267,6 +273,8 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     for baseline in (_TF_IDF, _EDITS, _TRAINING, _SIGNS):
         assert f"chip dev: {baseline} " in printed
     assert "recall and rank" in record["scoring"]["answers"]
+    header, _, line, *_ = (re.split(" {2,}", one) for one in printed.splitlines())
+    assert float(line[header.index("mentions/s")]) == round(record["mentions_per_s"], 1) > 0
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
 
 
@@ -287,6 +295,28 @@ def test_each_fusion_is_a_row_and_names_are_encoded_once(
     assert all(f"{name} dev: {one} " in printed for name in "ab" for one in ordered)
 
 
+def test_the_speed_is_of_encoding_and_search_and_of_distinct_mentions(monkeypatch):
+    """Four seconds for two mentions; the names have taken a hundred."""
+    now = [0.0]
+
+    class Slow(TfIdfGenerator):
+        def encode_names(self, *given, **options):
+            now[0] += 100
+            return super().encode_names(*given, **options)
+
+        def nearest(self, mentions, *given, **options):
+            now[0] += 4
+            return super().nearest(mentions, *given, **options)
+
+        def numbers(self, mentions):
+            now[0] += 50
+            return super().numbers(mentions)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    stages = RecallAndRank(Slow(), [], ["heart attack", "limb pain"], np.arange(2))
+    assert _mentions_per_s(stages, ["attack", "pain", "attack"]) == 0.5
+
+
 def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_path, capsys):
     model = mentions.parent / "bert"
     words = ["--model", model, "--pooling", "mean", "--benchmark", f"own={mentions}"]
@@ -299,6 +329,8 @@ def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_pat
     right = [{int(c)} == gold for c, gold in zip(concepts, test.gold_sets(), strict=True)]
     assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
     assert record["scores"]["multi"] is None and "published" not in printed
+    assert record["mentions_per_s"] is None, "its vectors were made before, for all benchmarks"
+    assert printed.splitlines()[2].split()[-1] == "-"
 
 
 def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, capsys):
