@@ -197,6 +197,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 # Settings that not all versions have, with the value that does what the others do: a run that has
 # recorded it is the same as one without the setting.
 NEUTRAL = (
+    ("fold", ""),
     ("layers", 0),
     ("triplet_weight", 1.0),
     ("keep_similarities", 0.0),

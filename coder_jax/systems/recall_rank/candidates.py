@@ -390,12 +390,11 @@ class GeneratorEnsemble(_EncodingGenerator):
             for one, some, array in zip(self.members, rows, names, strict=True)
         ]
         back = np.argsort(np.concatenate(rows))
-        return CandidateLists(
-            **{
-                field.name: np.concatenate([getattr(part, field.name) for part in parts])[back]
-                for field in dataclasses.fields(CandidateLists)
-            }
-        )
+        joined = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in dataclasses.fields(CandidateLists)
+        }
+        return CandidateLists(**joined).of(back)
 
 
 def nearest_wrong_names(

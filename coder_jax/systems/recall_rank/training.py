@@ -191,7 +191,7 @@ def _dev_mentions(data: MentionDataset) -> MentionSplit:
     if "dev" not in data.splits:
         raise BadInput(
             f"{data.folder} has no mentions to choose the best checkpoint by; build it with --dev "
-            "or --hold-out"
+            "or --hold-out, or leave out a fold, whose mentions then choose (--fold 1/5)"
         )
     return data.splits["dev"]
 

@@ -18,7 +18,6 @@ from coder_jax.commands.train import open_source, parse
 from coder_jax.devices.mesh import make_mesh
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
-from coder_jax.systems.recall_rank.training import RecallSystem
 from coder_jax.systems.recipes import RECIPES, system_of
 from coder_jax.training.checkpoints import _read_item, _read_json_item, best_step, saved_steps
 from coder_jax.training.run_folder import read_run_identity
@@ -421,15 +420,31 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
         from_json(CoderSystem, used, "run.json")
 
 
-def test_a_run_from_before_a_setting_is_the_one_with_its_neutral_value():
-    now = to_json(RECIPES["recall"]())["system"]
-    before = {name: value for name, value in now.items() if name != "triplet_weight"}
+@pytest.mark.parametrize(
+    ("recipe", "part", "setting", "neutral", "other"),
+    [
+        ("recall", "", "triplet_weight", 1.0, 0.5),
+        ("small", "model", "layers", 0, 2),
+        ("rank", "batch", "fold", "", "1/5"),
+    ],
+)
+def test_a_run_from_before_a_setting_is_the_one_with_its_neutral_value(
+    recipe, part, setting, neutral, other
+):
+    def changed(change):
+        values = to_json(RECIPES[recipe]())["system"]
+        change(values[part] if part else values)
+        return values
+
+    now, before = changed(lambda _: None), changed(lambda values: values.pop(setting))
     assert before != now and differences(before, now) == differences(now, before) == []
-    used = now | {"triplet_weight": 0.5}
-    assert differences(before, used) == ["triplet_weight: 'absent' there, 0.5 here"]
-    assert differences(now, used) == ["triplet_weight: 1.0 there, 0.5 here"]
+    used, name = changed(lambda values: values.update({setting: other})), f"{part}.{setting}"
+    name = name.removeprefix(".")
+    assert differences(before, used) == [f"{name}: 'absent' there, {other!r} here"]
+    assert differences(now, used) == [f"{name}: {neutral!r} there, {other!r} here"]
     before.pop("name")
-    assert from_json(RecallSystem, before, "run.json") == RECIPES["recall"]().system
+    system = RECIPES[recipe]().system
+    assert from_json(type(system), before, "run.json") == system
 
 
 def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch):
