@@ -15,10 +15,11 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
+from data_pipeline.terminology.tf_idf import TF_IDF
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
+    from coder_jax.systems.recall_rank.candidates import Generator
     from coder_jax.systems.recall_rank.ranking import Choice
     from data_pipeline.dataset.dictionary import Dictionary
 
@@ -265,11 +266,12 @@ class RankerOptions:
 
 def generators_of(
     models: Sequence[str], pooling: str | None, options: EncodingOptions
-) -> GeneratorEnsemble:
+) -> Generator:
     """The generators, or encoders as such, that --model names.
 
     Raises:
-        BadInput: as `load_generators`; settings for a run, which stay as it was trained.
+        BadInput: as `load_generators`; settings of an encoder for a run, which stay as it was
+            trained, or for TF-IDF, which has none.
     """
     from coder_jax.systems.trained_models import load_generators
 
@@ -277,13 +279,15 @@ def generators_of(
 
 
 def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> TermEncoder | None:
-    """As `load_encoder`, for one of the models; None for a run, which has its own."""
+    """As `load_encoder`, for one of the models; None for a run, which has its own, or TF-IDF."""
     from coder_jax.training.run_folder import system_name
 
-    if not system_name(model):
+    if model != TF_IDF and not system_name(model):
         return load_encoder(model, pooling, options)
     settings = {"pooling": pooling, "cleaning": options.cleaning, "max-length": options.max_length}
     given = [name for name, value in settings.items() if value is not None]
+    if given and model == TF_IDF:
+        raise BadInput(f"--{given[0]}: {TF_IDF} has no encoder; leave it out, or give an encoder")
     if given:
         raise BadInput(
             f"--{given[0]}: {model} is a run, which encodes as it was trained; export it to "
@@ -293,9 +297,11 @@ def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> Te
 
 
 def check_one_model(models: Sequence[str], why: str) -> None:
-    """BadInput for several models where one is to answer, as `why` says."""
+    """BadInput for several models, or TF-IDF, where one encoder is to answer, as `why` says."""
     if len(models) > 1:
         raise BadInput(
             f"--model: found {' and '.join(models)}, which answer together as generators of "
             f"candidates, but {why}; expected one model"
         )
+    if TF_IDF in models:
+        raise BadInput(f"--model: found {TF_IDF}, but {why}; expected an encoder")

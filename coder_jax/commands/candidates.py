@@ -1,9 +1,11 @@
 """Find candidates: for each mention of a folder the concepts with the nearest names.
 
 A ranker learns from them which candidate is right (`--recipe rank`). The generator is a run of the
-recipe recall, its export, or any encoder, trained or not. The folder that is written holds the
-mentions, too, so that a ranker needs no other; candidates.tsv in it is for people. The vectors of
-the dictionary's names are kept on this machine for the next time.
+recipe recall, its export, or any encoder, trained or not. `--model tf-idf` takes none: it finds the
+names with the most similar characters, as the paper's baseline does, and one concept for each
+mention. The folder that is written holds the mentions, too, so that a ranker needs no other;
+candidates.tsv in it is for people. The vectors of the dictionary's names are kept on this machine
+for the next time.
 
 A generator knows the mentions that it was trained on, and finds nearly all their concepts; a ranker
 that learns from such lists never meets the mistakes that it has to mend later. --folds takes lists
@@ -12,6 +14,9 @@ out of fold instead: each training mention is answered by the run that was train
 Examples:
   python -m coder_jax candidates --model runs/recall --data data/chip --out data/chip_lists
   bash launch/train.sh --recipe rank --data data/chip_lists --out runs/rank
+
+  without a generator:
+  python -m coder_jax candidates --model tf-idf --data data/chip --out data/chip_tf_idf
 
   out of fold; after an interruption the same lines go on where they stopped:
   for fold in 1 2 3 4 5; do
@@ -41,7 +46,8 @@ class CandidateOptions(CacheOptions):
     models: Annotated[
         tuple[str, ...],
         Flag(
-            "a run of the recipe recall, its export, or any encoder; several are averaged",
+            "a run of the recipe recall, its export, or any encoder; several are averaged. tf-idf: "
+            "names with similar characters, without a model",
             MODEL,
             name="--model",
         ),
@@ -71,9 +77,9 @@ def run(options: CandidateOptions) -> int:
         raise BadInput(f"-k is {options.k}; expected 2 to 1000 candidates of each mention")
     data = open_mentions(options.data)
     by = unseen_by(options.models, data) if options.folds else None
-    generators = load_generators(options.models)
+    generator = load_generators(options.models)
     lines = write_candidates(
-        generators, options.models, data, options.out, options.k, by, cache=not options.no_cache
+        generator, options.models, data, options.out, options.k, by, cache=not options.no_cache
     )
     for line in lines:
         print(line)

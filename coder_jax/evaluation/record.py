@@ -114,6 +114,7 @@ class EvaluationRecord(Generic[E]):
     # 95 % intervals of scores (results.py), where the kind has them.
     intervals: dict[str, Interval] = field(default_factory=dict)
     answers: Answers | None = None  # of normalization
+    mentions_per_s: float | None = None  # of mentions of several concepts, by a generator
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

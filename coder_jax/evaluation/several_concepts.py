@@ -20,6 +20,7 @@ from coder_jax.evaluation.results import (
     Row,
     Table,
     intervals_of_means,
+    one_decimal,
     percent,
     published_rows,
 )
@@ -171,7 +172,7 @@ def _nearest_by_tf_idf(
     """
     from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
-    return CharacterTfIdf(names, ngram_range=(1, longest)).nearest(mentions, k)
+    return CharacterTfIdf(names, ngram_range=(1, longest)).nearest(mentions, k)[1]
 
 
 def _nearest_by_edits(mentions: Sequence[str], names: Sequence[str], k: int) -> np.ndarray:
@@ -262,7 +263,10 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           several: how many are answered with exactly their concepts, how many have all of them
           among k candidates, and how often their number is right. --ranker adds a ranker, and
           `--fusion mean recall rank` a row for both and for each alone; without a ranker, and
-          without a generator of the recipe recall, the nearest name is the answer.\
+          without a generator of the recipe recall, the nearest name is the answer. `--model tf-idf`
+          finds candidates by their characters, without a model. mentions/s counts the distinct
+          mentions that a generator finds candidates for in a second: it encodes and searches them,
+          with the names' vectors and the compiled encoder at hand, without the ranker.\
 """
     options: ClassVar[type[Options]] = _SplitOptions
 
@@ -324,6 +328,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         encoder: EncoderRecord,
         answers: str,
         ordered_by: str = "",
+        mentions_per_s: float | None = None,
     ) -> EvaluationRecord:
         """The record of any model's answers, which are sets of concepts.
 
@@ -332,6 +337,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           encoder: for the record.
           answers: what is answered, in words.
           ordered_by: what orders the candidates, where several things can.
+          mentions_per_s: how many mentions got candidates in a second, where that was measured.
         """
 
         numbers = self.split.numbers()
@@ -359,6 +365,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             encoder=encoder,
             dictionary=self.dictionary.description,
             folds={name: {"scores": scores} for name, scores in self.baselines.items()},
+            mentions_per_s=mentions_per_s,
         )
 
     def scores_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
@@ -427,7 +434,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
         """A row for each encoder, the baselines, and the paper's rows."""
-        header = ["several concepts", "pooling", "mentions", *_SCORES, *_NUMBERS]
+        header = ["several concepts", "pooling", "mentions", *_SCORES, *_NUMBERS, "mentions/s"]
         rows = []
         for record in records:
             shown = [
@@ -438,12 +445,13 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             if ordered_by := record.scoring.get("ordered by"):
                 label += f": {ordered_by}"
             start = [label, record.encoder.pooling, f"{record.counts['mentions']:,}"]
-            rows.append(Row([*start, *shown], record.encoder.model))
+            speed = one_decimal(record.mentions_per_s)
+            rows.append(Row([*start, *shown, speed], record.encoder.model))
         for record in {record.benchmark: record for record in records}.values():
             for name, fold in record.folds.items():
                 shown = [_two_decimals(fold["scores"].get(one)) for one in (*_SCORES, *_NUMBERS)]
                 label = f"{record.benchmark} {record.scoring['split']}: {name}"
-                rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown], name))
+                rows.append(Row([label, "", f"{record.counts['mentions']:,}", *shown, ""], name))
         width = len(header)
         columns = (*_SCORES, *_NUMBERS)
         rows += published_rows(records, cls.published, columns, width, before=3, digits=2)

@@ -47,6 +47,29 @@ def read_config(config: Mapping[str, Any], source: str = "config.json") -> BertC
     return _CONFIGS[model_type].from_hf(config, source)
 
 
+def first_layers(config: Mapping[str, Any], layers: int, source: str) -> dict[str, Any]:
+    """The config.json of an encoder that is the first layers of another one.
+
+    Args:
+      config: config.json of the other one.
+      layers: how many are kept; 0: all.
+      source: what names the other one in errors.
+
+    Raises:
+      BadInput: as `read_config`; or it has fewer layers.
+    """
+    there = read_config(config, source).num_layers
+    if layers > there:
+        raise BadInput(
+            f"--layers {layers}: {source} has {there} layers; expected at most so many, or 0 to "
+            "keep all"
+        )
+    kept = {**config, "num_hidden_layers": layers or there}
+    if kept.get("layer_types"):  # the kind of each layer of a ModernBERT
+        kept["layer_types"] = kept["layer_types"][: layers or there]
+    return kept
+
+
 def _encoder_class(config: BertConfig) -> type[Bert]:
     """The network with these sizes."""
     return ModernBert if isinstance(config, ModernBertConfig) else Bert
@@ -182,7 +205,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
 
 
 def load_bert(
-    path_or_hub_id: str | Path, *, dtype: Any = jnp.float32, pooling: str = "cls"
+    path_or_hub_id: str | Path, *, dtype: Any = jnp.float32, pooling: str = "cls", layers: int = 0
 ) -> tuple[Bert, dict[str, Any], LoadReport]:
     """Loads an encoder of one of `_CONFIGS`; the pooler is kept where the file has one.
 
@@ -190,17 +213,19 @@ def load_bert(
       path_or_hub_id: local folder, or 'organisation/name' on the Hugging Face Hub.
       dtype: compute dtype, float32 or bfloat16; the parameters are float32 either way.
       pooling: with 'pooler' a file without a pooler is an error.
+      layers: keep so many, from the first; 0: all.
 
     Returns:
-      (bert, the config.json as a dict, the report).
+      (bert, its config.json as a dict, the report).
 
     Raises:
       BadInput: nothing found, another architecture, weights missing or of another shape than
         config.json says, or a file that cannot be read safely.
     """
     folder = find_folder(path_or_hub_id)
-    hf_config = read_json(folder / "config.json")
-    config = read_config(hf_config, str(folder / "config.json"))
+    whole = read_json(folder / "config.json")
+    hf_config = first_layers(whole, layers, str(folder / "config.json"))
+    config = read_config(hf_config)
     tensors, others = _strip_names(read_tensors(folder), anchor(config), str(folder))
     has_pooler = config.pooled and "pooler.dense.weight" in tensors
     if pooling == "pooler" and not has_pooler:
@@ -213,11 +238,11 @@ def load_bert(
         tensors, table, str(folder)
     )  # before the layers that config.json promises are made
     bert = from_hf(tensors, table, abstract_bert(config, dtype, pooler=has_pooler), str(folder))
-    known = {weight.hf_name for weight in table}
+    known = {weight.hf_name for weight in name_table(read_config(whole), pooler=has_pooler)}
     pooler_names = {weight.hf_name for weight in name_table(config, pooler=True)} - known
     ignored = {n for n in others if n.startswith(_HEADS)} | {n for n in tensors if _is_buffer(n)}
     report = LoadReport(
-        source=str(path_or_hub_id),
+        source=f"{path_or_hub_id}, layers 1 to {layers}" if layers else str(path_or_hub_id),
         loaded=len(table),
         heads_ignored=tuple(sorted(ignored)),
         only_in_file=tuple(sorted(({*tensors} | {*others}) - known - ignored)),

@@ -44,7 +44,13 @@ from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder
-from coder_jax.models.hf_weights import abstract_bert, check_vocabulary, load_bert, read_config
+from coder_jax.models.hf_weights import (
+    abstract_bert,
+    check_vocabulary,
+    first_layers,
+    load_bert,
+    read_config,
+)
 from coder_jax.training.metrics import read_metrics
 from coder_jax.training.run_folder import (
     AnyDataOfRun,
@@ -80,7 +86,7 @@ from coder_jax.training.system import (
 from data_pipeline import process
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_rate
+from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_least, check_rate
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
 from data_pipeline.files.whole import write_array, written_whole
@@ -291,6 +297,8 @@ class ModelConfig:
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
     """Encoder to start from, a folder or a hub id; a BERT, RoBERTa (XLM-R, CamemBERT) or
     ModernBERT, or the folder of a run, whose encoder is taken (--from takes all that it learnt)."""
+    layers: int = 0
+    """Keep the first so many layers of that encoder, and leave out the others; 0: all are kept."""
     pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
     """How the hidden states of a term become its vector: [CLS], the mean, ..."""
     dropout: float | None = None
@@ -300,6 +308,7 @@ class ModelConfig:
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
+        check_least(self, 0, "layers")
         if self.dropout is not None:
             check_rate(self, "dropout")
 
@@ -420,9 +429,14 @@ class EncoderSystem(System):
         """The numbers of packed rows that the batches of a run may have."""
         return {"rows": rows, "run_steps": steps, "shapes": most_shapes()}
 
+    @property
+    def trains_pooler(self) -> bool:
+        """Whether the loss reads BERT's pooler; else it has no gradient, and stays as loaded."""
+        return self.model.pooling == "pooler"
+
     def parts(self) -> dict[str, Part]:
-        # Without a gradient (pooling cls or mean) the pooler stays as loaded.
-        encoder = Part(decay=True, undecayed=("pooler",), spread="largest")
+        fixed = () if self.trains_pooler else ("pooler",)
+        encoder = Part(decay=True, undecayed=fixed, spread="largest")
         return {"encoder": encoder, **{head.name: head.part() for head in self.heads}}
 
     def load_initial(
@@ -434,7 +448,9 @@ class EncoderSystem(System):
         self.check_data(source.manifest, source.folder)
         folder = find_folder(init)
         _check_tokenizer(source.manifest, folder, init)
-        bert, hf_config, report = load_bert(folder, pooling=self.model.pooling)
+        bert, hf_config, report = load_bert(
+            folder, pooling=self.model.pooling, layers=self.model.layers
+        )
         _check_length(source.manifest, bert.config, init)
         parameters = split_encoder(bert)[1]
         encoder = EncoderOfRun(
@@ -483,13 +499,20 @@ class EncoderSystem(System):
                 f"dataset was tokenized with {ours.name}, hash {ours.hash[:12]}; build the "
                 "dataset with that run's tokenizer"
             )
+        config = first_layers(
+            saved.start.encoder.config, self.model.layers, "the run to start from"
+        )
         # The hash of weights is of the encoder that the other run began with.
-        encoder = dataclasses.replace(saved.start.encoder, weights_hash=UNSET)
-        _check_length(source.manifest, read_config(encoder.config), "the run to start from")
+        encoder = dataclasses.replace(saved.start.encoder, config=config, weights_hash=UNSET)
+        _check_length(source.manifest, read_config(config), "the run to start from")
         if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         _check_encoder(run, "the run to start from")
-        return self.start_to_record(encoder, source.manifest), {"encoder": run.params["encoder"]}
+        trained = run.params["encoder"]
+        kept = {number: trained["layers"][number] for number in range(config["num_hidden_layers"])}
+        return self.start_to_record(encoder, source.manifest), {
+            "encoder": {**trained, "layers": kept}
+        }
 
     def start_to_record(self, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
         """What `shapes` and `loss` must know of the start."""
@@ -710,9 +733,11 @@ def export_trained(
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
     """The facts for the model card, from run.json and metrics.jsonl."""
     saved: Any = run.described(system.content)
-    encoder = saved.start.encoder
+    encoder, summary = saved.start.encoder, run_summary(system, run)
+    if system.model.layers:
+        summary["recipe"]["layers"] = f"{system.model.layers}, the first ones of the start"
     return {
-        **run_summary(system, run),
+        **summary,
         **{name: getattr(encoder, name) or None for name in LICENSE},
         # With --from, or --init of a run, the start was another run, which has a base of its own.
         "base_model": None
@@ -826,8 +851,9 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
             "--interpolate: the run began with what another run had learnt, which may have changed "
             "since; expected one that began with an encoder (--init)"
         )
-    init, began = system.model.init, start.encoder
-    bert, config, _ = load_bert(find_folder(init), pooling=system.model.pooling)
+    model, began = system.model, start.encoder
+    init = model.init
+    bert, config, _ = load_bert(find_folder(init), pooling=model.pooling, layers=model.layers)
     found = read_config(config), bert.pooler is not None
     if found != (read_config(began.config), began.pooler):
         raise BadInput(

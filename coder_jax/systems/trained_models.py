@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,12 @@ from coder_jax.systems.mlnorm.training import (
     MLNormSystem,
     read_classifier,
 )
-from coder_jax.systems.recall_rank.candidates import CandidateGenerator, GeneratorEnsemble
+from coder_jax.systems.recall_rank.candidates import (
+    CandidateGenerator,
+    Generator,
+    GeneratorEnsemble,
+    TfIdfGenerator,
+)
 from coder_jax.systems.recall_rank.ranking import (
     RANKER,
     Choice,
@@ -68,6 +74,7 @@ from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
+from data_pipeline.terminology.tf_idf import TF_IDF
 
 # -------------------------------------------------------------------------------------------------
 # Reads a trained run: its parameters, and what is recorded of it.
@@ -152,8 +159,8 @@ class Model:
     Attributes:
         path: how it was named.
         kind: what it learnt beside its encoder, if anything.
-        system: of a run, the name of its system; None for an export, or an encoder.
-        folder: of an export or an encoder, on this machine; None for a run.
+        system: of a run, the name of its system; None for an export, an encoder or TF-IDF.
+        folder: of an export or an encoder, on this machine; None for a run or TF-IDF.
     """
 
     path: str
@@ -169,9 +176,13 @@ class Model:
 def open_model(path: str | Path) -> Model:
     """What a folder, an address in a bucket or a hub id is; a model of the hub is fetched.
 
+    `TF_IDF` is a generator without a folder.
+
     Raises:
         BadInput: if it is neither a run nor the folder of a model.
     """
+    if path == TF_IDF:
+        return Model(TF_IDF, "generator")
     if system := system_name(path):
         return Model(str(path), _KIND_OF_SYSTEM.get(system, "encoder"), system)
     folder = find_folder(path)
@@ -266,17 +277,25 @@ def _load_generator(path: str | Path, encoder: TermEncoder | None = None) -> Can
 
 def load_generators(
     paths: Sequence[str | Path], encoders: Sequence[TermEncoder | None] | None = None
-) -> GeneratorEnsemble:
+) -> Generator:
     """One generator, or several as one, each opened by `_load_generator`.
 
     Args:
-        paths: of each.
+        paths: of each; or `TF_IDF` alone.
         encoders: of each, as far as they are loaded already.
 
     Raises:
-        BadInput: as `_load_generator` and `GeneratorEnsemble`, or if one is given twice.
+        BadInput: as `_load_generator` and `GeneratorEnsemble`, or if one is given twice, or TF-IDF
+            beside others.
     """
     names = [str(path) for path in paths]
+    if names == [TF_IDF]:
+        return TfIdfGenerator()
+    if TF_IDF in names:
+        raise BadInput(
+            f"--model: found {' and '.join(names)}, whose distances have no common measure; "
+            f"expected {TF_IDF} alone, or models without it"
+        )
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"--model: found {name} twice; expected each model once")
@@ -332,7 +351,7 @@ def answered_by_stages(
 
 
 def _load_stages(
-    generators: GeneratorEnsemble,
+    generator: Generator,
     rankers: Sequence[str],
     names: Sequence[str],
     name_concepts: np.ndarray,
@@ -343,18 +362,18 @@ def _load_stages(
     """Recall and rank over a dictionary.
 
     Args:
-        generators: of `load_generators`.
+        generator: of `load_generators`.
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(generators, loaded, names, name_concepts, by, cache=cache)
+    return RecallAndRank(generator, loaded, names, name_concepts, by, cache=cache)
 
 
 def staged_normalizer(
-    generators: GeneratorEnsemble,
+    generator: Generator,
     rankers: Sequence[str],
     dictionary: Dictionary,
     by: Choice,
@@ -366,7 +385,7 @@ def staged_normalizer(
     """The normalizer by recall and rank for a dictionary.
 
     Args:
-        generators, rankers, by, cache: as for `_load_stages`.
+        generator, rankers, by, cache: as for `_load_stages`.
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
@@ -383,16 +402,31 @@ def staged_normalizer(
         names = [term for terms in named.values() for term in terms]
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
-    stages = _load_stages(generators, rankers, names, of_name, by, cache=cache)
+    stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
     stages.encode_names(progress=True)
     return StagedNormalizer(
         stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
     )
 
 
-def _protocol_of_all(models: Sequence[str], generators: GeneratorEnsemble) -> EncoderProtocol:
+_PROTOCOL_OF_TF_IDF = EncoderProtocol(
+    model=TF_IDF,
+    weights_hash=None,
+    tokenizer_hash="",
+    pooling="TF-IDF of characters",
+    max_length=0,
+    attend_padding=False,
+    lowercases=True,
+    cleaning="none",
+    dtype="float64",
+)
+
+
+def _protocol_of_all(models: Sequence[str], generator: Generator) -> EncoderProtocol:
     """The protocol of several generators, for records: the first one's settings, a hash of all."""
-    each = [_protocol_of(*one) for one in zip(models, generators.members, strict=True)]
+    if not isinstance(generator, GeneratorEnsemble):
+        return _PROTOCOL_OF_TF_IDF
+    each = [_protocol_of(*one) for one in zip(models, generator.members, strict=True)]
     if len(each) == 1:
         return each[0]
     hashes = "\n".join(str(one.weights_hash) for one in each)
@@ -410,7 +444,7 @@ def _protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
 
 def records_of_stages(
     models: Sequence[str],
-    generators: GeneratorEnsemble,
+    generator: Generator,
     rankers: Sequence[str],
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
@@ -420,8 +454,8 @@ def records_of_stages(
     """The records of recall and rank.
 
     Args:
-        models: what the generators are called.
-        generators, rankers: as for `_load_stages`.
+        models: what the generator consists of.
+        generator, rankers: as for `_load_stages`.
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
@@ -430,21 +464,33 @@ def records_of_stages(
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
-    protocol = _protocol_of_all(models, generators)
+    protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
         names, concepts = one.dictionary.terms, one.data.name_concepts
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
-            stages = _load_stages(generators, rankers, names, concepts, cache=cache)
+            stages = _load_stages(generator, rankers, names, concepts, cache=cache)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
         lists, probabilities = stages.scored(one.mentions, progress=True)
+        speed = _mentions_per_s(stages, one.mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
             records.append(
-                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused)
+                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused, speed)
             )
     return records
+
+
+def _mentions_per_s(stages: RecallAndRank, mentions: Sequence[str]) -> float:
+    """How many distinct mentions are encoded and searched in a second, for candidates alone.
+
+    Nothing is compiled meanwhile if the candidates of the same mentions were found before.
+    """
+    names, distinct = stages.encode_names(), list(dict.fromkeys(mentions))
+    began = time.perf_counter()
+    stages.generator.nearest(distinct, names, stages.name_concepts)
+    return len(distinct) / (time.perf_counter() - began)

@@ -27,7 +27,7 @@ from msgspec import UNSET, UnsetType
 
 from coder_jax.training.run_folder import Run, RunJson, StartOfRun, typed_run
 from data_pipeline.batches.spec import BatchSource, StepCut, flag_of
-from data_pipeline.files.identity import AS_IF_ABSENT, typed
+from data_pipeline.files.identity import NEUTRAL, typed
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -551,7 +551,7 @@ def _names_beside(there: Mapping[str, Any], others: Mapping[str, Any]) -> list[s
     """Names in nested dictionaries of settings that the other does not have."""
     names = []
     for name, value in there.items():
-        if name not in others and (name, value) not in AS_IF_ABSENT:
+        if name not in others and (name, value) not in NEUTRAL:
             names.append(name)
         elif isinstance(value, Mapping) and isinstance(others.get(name), Mapping):
             names += _names_beside(value, others[name])

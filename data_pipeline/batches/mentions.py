@@ -110,7 +110,8 @@ class _MentionBatches(EpochBatches):
 # A generator finds nearly every concept of the mentions that it was trained on, so a ranker that
 # learns from their candidates never meets what is missed or confused later. With K generators, each
 # trained without one fold, every training mention has candidates of one that has not seen it (the
-# released code of Liang, Xue, Ruan 2021 trains five so, but makes the lists of seen mentions).
+# released code of Liang, Xue, Ruan 2021 trains five so, but makes the lists of seen mentions). The
+# mentions that are left out choose the run's best checkpoint, unless there are others to choose by.
 
 
 class Fold(NamedTuple):
@@ -155,22 +156,29 @@ def folds_of(mentions: Iterable[str], folds: int, seed: int) -> np.ndarray:
     return np.array([1 + _number(mention, seed) % folds for mention in mentions], np.int64)
 
 
-def _without_fold(data: MentionDataset, fold: Fold, seed: int) -> MentionDataset:
-    """The same data without the training mentions of one fold.
+def _in_fold(data: MentionDataset, fold: Fold, seed: int) -> np.ndarray:
+    """bool [M]: whether each training mention is in a fold.
 
     Raises:
         BadInput: if the fold has none of the mentions, or all.
     """
-    train = data.splits["train"]
-    of_mention = folds_of(train.mentions.strings, fold.of, seed)
-    kept = np.flatnonzero(of_mention != fold.number)
-    if not 0 < len(kept) < len(of_mention):
+    found = folds_of(data.splits["train"].mentions.strings, fold.of, seed) == fold.number
+    if found.all() or not found.any():
         raise BadInput(
-            f"{data.folder}: fold {fold} has {len(of_mention) - len(kept)} of the "
-            f"{len(of_mention)} training mentions; expected some to leave out and some to train "
-            "on: use fewer folds, or another seed"
+            f"{data.folder}: fold {fold} has {found.sum()} of the {len(found)} training mentions; "
+            "expected some to leave out and some to train on: use fewer folds, or another seed"
         )
-    return dataclasses.replace(data, splits={**data.splits, "train": _mentions_of(train, kept)})
+    return found
+
+
+def _without(data: MentionDataset, left_out: np.ndarray) -> MentionDataset:
+    """The same data without some training mentions, bool [M].
+
+    Where it has no mentions to choose by ("dev"), these become that.
+    """
+    train = data.splits["train"]
+    chosen, kept = (_mentions_of(train, np.flatnonzero(one)) for one in (left_out, ~left_out))
+    return dataclasses.replace(data, splits={"dev": chosen, **data.splits, "train": kept})
 
 
 def _mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
@@ -380,7 +388,7 @@ class _Drawing:
             return self._with_keywords()
         asked, place = np.unique(mentions, return_inverse=True)
         strings = [self.split.mentions.strings[int(row)] for row in asked]
-        near = CharacterTfIdf(list(self.dataset.names.strings)).nearest(
+        _, near = CharacterTfIdf(list(self.dataset.names.strings)).nearest(
             strings, min(self.size, self.number + self.gold.most), "most like mentions"
         )
         of_mention = dict(zip(asked.tolist(), near, strict=True))
@@ -538,9 +546,10 @@ class RecallSpec:
     negatives_per_pair: int = 4
     """kn, names of other concepts beside each mention."""
     fold: str = ""
-    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds, so that
-    `candidates --folds` can ask this run for theirs. A mention's fold depends on its string and the
-    seed alone. None: train on all."""
+    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds. These
+    choose the best checkpoint, as in cross-validation, unless the data has others for it (built
+    with --dev or --hold-out); and `candidates --folds` can ask this run for theirs. A mention's
+    fold depends on its string and the seed alone. None: train on all."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
@@ -597,8 +606,8 @@ class RecallBatches(_MentionBatches):
 
     def read(self) -> tuple[int, str]:
         if self.spec.fold:
-            fold = read_fold(self.spec.fold)
-            self.dataset = _without_fold(self.dataset, fold, self.spec.seed)
+            left_out = _in_fold(self.dataset, read_fold(self.spec.fold), self.spec.seed)
+            self.dataset = _without(self.dataset, left_out)
         train = self.dataset.splits["train"]
         self.mention_of, self.concept_of = train.pairs()
         self.number_of = np.clip(train.numbers() - 1, 0, MOST_NUMBERS - 1).astype(np.int32)
@@ -836,6 +845,10 @@ class RankSpec:
     """(mention, candidate) pairs in a step."""
     pair_length: int = 128
     """Longest pair in tokens; longer ones are cut."""
+    fold: str = ""
+    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds, as a
+    generator with the same --fold and --seed. These choose the best checkpoint, unless the data
+    has others for it. None: train on all."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
@@ -855,11 +868,14 @@ class RankSpec:
 
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
-        return {"draw": "each candidate of each mention once an epoch"}
+        values = {"draw": "each candidate of each mention once an epoch"}
+        return {**values, "without the fold": self.fold} if self.fold else values
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
         check_least(self, 1, "pairs", "groups")
+        if self.fold:
+            read_fold(self.fold)
         check_least(self, 8, "pair_length")
         check_least(self, 0, "seed")
         if self.row_length < self.pair_length:
@@ -891,12 +907,18 @@ class RankBatches(_MentionBatches):
     spec: RankSpec
 
     def read(self) -> tuple[int, str]:
-        train, names = self.dataset.splits["train"], self.dataset.names
+        names = self.dataset.names
         self.lists = {  # a run is chosen by those of dev
             split: read_lists(self.folder, split, len(found.mentions), len(names))
             for split, found in self.dataset.splits.items()
             if split != "test"
         }
+        if self.spec.fold:
+            left_out = _in_fold(self.dataset, read_fold(self.spec.fold), self.spec.seed)
+            chosen, kept = (self.lists["train"].of(rows) for rows in (left_out, ~left_out))
+            self.lists = {"dev": chosen, **self.lists, "train": kept}
+            self.dataset = _without(self.dataset, left_out)
+        train = self.dataset.splits["train"]
         rows = candidate_rows(self.lists["train"])
         labels = self.labels_of(rows)
         self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]

@@ -461,6 +461,11 @@ class CandidateLists:
             content.update(np.ascontiguousarray(array).tobytes())
         return content.hexdigest()
 
+    def of(self, rows: np.ndarray) -> CandidateLists:
+        """The lists of some mentions, chosen by bool [M] or by their numbers."""
+        fields = dataclasses.fields(self)
+        return CandidateLists(**{field.name: getattr(self, field.name)[rows] for field in fields})
+
     def write(self, folder: Path, split: str) -> None:
         """Write the lists of a split into a new folder of mentions."""
         within = folder / CANDIDATES / split

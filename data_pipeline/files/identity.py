@@ -194,12 +194,16 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Settings that not all versions record, each at the value that does what is done without it.
-AS_IF_ABSENT: tuple[tuple[str, Any], ...] = (
+# Settings that not all versions have, with the value that does what the others do: a run that has
+# recorded it is the same as one without the setting.
+NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("epochs", 0.0),
     ("keep_stop_words", False),
     ("development", []),
     ("development_dictionary", ""),
+    ("fold", ""),
+    ("layers", 0),
+    ("triplet_weight", 1.0),
     ("keep_similarities", 0.0),
     ("mask_shared_names", False),
     ("relation_start", "identity"),
@@ -284,9 +288,7 @@ def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
         a, b = there.get(name, _ABSENT), here.get(name, _ABSENT)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b and not (
-            _ABSENT in (a, b) and (name, a if b == _ABSENT else b) in AS_IF_ABSENT
-        ):
+        elif a != b and not (_ABSENT in (a, b) and (name, a if b == _ABSENT else b) in NEUTRAL):
             lines.append(f"{prefix}{name}: {_shortened(a)} there, {_shortened(b)} here")
     return lines
 

@@ -11,6 +11,7 @@ import numpy as np
 from data_pipeline import process
 from data_pipeline.process import progress_bar
 
+TF_IDF = "tf-idf"  # as a --model of commands that find candidates of mentions
 _SCORES_AT_ONCE = 1 << 24  # 128 MB
 
 
@@ -71,20 +72,26 @@ class CharacterTfIdf:
         )
         return np.split(found.indices.astype(np.int64), found.indptr[1:-1])
 
-    def nearest(self, strings: Sequence[str], k: int, progress: str = "") -> np.ndarray:
-        """int64 [strings, k]: the most similar names, best first; ties go to the earlier name.
+    def nearest(
+        self, strings: Sequence[str], k: int, progress: str = ""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The most similar names, best first; ties go to the earlier name.
 
         Args:
           strings: what is looked up.
           k: at most N.
           progress: what a progress bar says; "": there is none.
+
+        Returns:
+          (similarity float64 [strings, k], name int64 [strings, k]).
         """
-        found = [np.zeros((0, k), np.int64)]
+        similarity, found = [np.zeros((0, k))], [np.zeros((0, k), np.int64)]
         with progress_bar(total=len(strings), desc=progress, disable=not progress) as bar:
             for scores in self.similarity(strings):
                 found.append(np.stack([_largest(row, k) for row in scores]))
+                similarity.append(np.take_along_axis(scores, found[-1], axis=1))
                 bar.update(len(scores))
-        return np.concatenate(found)
+        return np.concatenate(similarity), np.concatenate(found)
 
 
 def _largest(scores: np.ndarray, k: int) -> np.ndarray:

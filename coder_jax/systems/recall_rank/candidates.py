@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from coder_jax.encoding.search import search
 from data_pipeline.dataset.mentions import CandidateLists
 from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 # -------------------------------------------------------------------------------------------------
 # Nearest vectors and concepts by Euclidean distance, on top of the exact search by dot products.
@@ -123,17 +124,18 @@ def mean_distances(
 
 
 def _nearest_concepts(
-    queries: Sequence[np.ndarray],
-    names: Sequence[np.ndarray],
+    nearest: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]],
+    queries: int,
     name_concepts: np.ndarray,
     k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k concepts nearest to each query, each represented by its nearest name.
 
     Args:
-        queries: float [q, D] of each encoder, whose mean distance counts.
-        names: float [n, D] of each, of the names.
-        name_concepts: int [n], the concept of each.
+        nearest: from some queries, int [r], and a number of names to (distance, name), [r, number]
+            each, nearest first.
+        queries: how many there are, q.
+        name_concepts: int [n], the concept of each name.
         k: at least 1.
 
     Returns:
@@ -141,15 +143,14 @@ def _nearest_concepts(
         name, nearest first; c is k, or the number of concepts if that is less.
 
     Raises:
-        BadInput, Stopped: as `_nearest`.
+        BadInput, Stopped: as `nearest`.
     """
     k = min(k, len(np.unique(name_concepts)))
-    shape = len(queries[0]), k
-    distance, found = np.empty(shape, np.float32), np.empty(shape, np.int64)
-    left, wanted = np.arange(len(queries[0])), k
+    distance, found = np.empty((queries, k), np.float32), np.empty((queries, k), np.int64)
+    left, wanted = np.arange(queries), k
     while left.size:
-        wanted = min(wanted, len(names[0]))
-        distances, name = _nearest_by_mean([one[left] for one in queries], names, wanted)
+        wanted = min(wanted, len(name_concepts))
+        distances, name = nearest(left, wanted)
         first = _is_first_of_row(name_concepts[name])
         enough = first.sum(axis=1) >= k
         # The first k new concepts of a row; the stable sort puts them first.
@@ -175,7 +176,8 @@ def _is_first_of_row(values: np.ndarray) -> np.ndarray:
 # Candidate generators: the nearest concepts of each mention, and the number of its concepts.
 #
 # Liang, Xue, Ruan 2021, sections 3.1 and 3.2. Any encoder can be the generator: one that was not
-# trained for it compares vectors of length one, and takes each mention to have one concept.
+# trained for it compares vectors of length one, and takes each mention to have one concept. So does
+# TF-IDF, the paper's baseline, which a ranker can follow, too (table 3, without MTCG).
 
 CANDIDATES = 10  # kc (section 4.2)
 
@@ -184,14 +186,11 @@ class Generator(abc.ABC):
     """The protocol of a candidate generator, which also predicts the number of concepts."""
 
     @abc.abstractmethod
-    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
-        """float32 [n, D] for each encoder: vectors that are compared by distance."""
-
-    @abc.abstractmethod
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
-    ) -> list[np.ndarray]:
-        """`encode` for the names of a dictionary.
+    ) -> list[Any]:
+        """The names of a dictionary, as mentions are compared with them: for each encoder their
+        vectors, float32 [N, D].
 
         Args:
             names: N strings.
@@ -204,16 +203,17 @@ class Generator(abc.ABC):
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
 
-    def lists(
+    @abc.abstractmethod
+    def nearest(
         self,
         mentions: Sequence[str],
-        names: Sequence[np.ndarray],
+        names: Sequence[Any],
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
         *,
         progress: bool = False,
-    ) -> CandidateLists:
-        """The candidates of mentions.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The concepts with the nearest names: what `_nearest_concepts` returns.
 
         Args:
             mentions: M strings.
@@ -222,8 +222,18 @@ class Generator(abc.ABC):
             k: candidates of a mention.
             progress: show a progress bar.
         """
-        vectors = self.encode(mentions, progress=progress)
-        distances, found = _nearest_concepts(vectors, names, name_concepts, k)
+
+    def lists(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[Any],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> CandidateLists:
+        """The candidates of mentions; the arguments are those of `nearest`."""
+        distances, found = self.nearest(mentions, names, name_concepts, k, progress=progress)
         return CandidateLists(
             names=found.astype(np.int32),
             distances=distances,
@@ -231,7 +241,64 @@ class Generator(abc.ABC):
         )
 
 
-class CandidateGenerator(Generator):
+class TfIdfGenerator(Generator):
+    """The names most alike by TF-IDF of their characters; each mention has one concept.
+
+    Distances are those of vectors of length one.
+    """
+
+    def encode_names(
+        self, names: Sequence[str], *, progress: bool = False, cache: bool = False
+    ) -> list[Any]:
+        return [CharacterTfIdf(list(names))]
+
+    def numbers(self, mentions: Sequence[str]) -> np.ndarray:
+        return np.ones((len(mentions), 1), np.float32)
+
+    def nearest(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[Any],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        (by_characters,), shown = names, "TF-IDF" if progress else ""
+
+        def most_alike(rows: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+            strings = [mentions[row] for row in rows.tolist()]
+            similarity, found = by_characters.nearest(strings, number, shown)
+            return np.sqrt(np.maximum(2 - 2 * similarity, 0)), found
+
+        return _nearest_concepts(most_alike, len(mentions), name_concepts, k)
+
+
+class _EncodingGenerator(Generator):
+    """A generator that compares vectors of encoders."""
+
+    @abc.abstractmethod
+    def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
+        """float32 [n, D] for each encoder: vectors that are compared by distance."""
+
+    def nearest(
+        self,
+        mentions: Sequence[str],
+        names: Sequence[Any],
+        name_concepts: np.ndarray,
+        k: int = CANDIDATES,
+        *,
+        progress: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        vectors = self.encode(mentions, progress=progress)
+
+        def by_distance(rows: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+            return _nearest_by_mean([one[rows] for one in vectors], names, number)
+
+        return _nearest_concepts(by_distance, len(mentions), name_concepts, k)
+
+
+class CandidateGenerator(_EncodingGenerator):
     """An encoder whose distances order candidates, with a head for the number of concepts.
 
     Args:
@@ -267,7 +334,7 @@ class CandidateGenerator(Generator):
         return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-class GeneratorEnsemble(Generator):
+class GeneratorEnsemble(_EncodingGenerator):
     """Several generators as one, whose distances and probabilities are averaged.
 
     The released code combines five so, and the paper's figures are very likely of them.
@@ -303,7 +370,7 @@ class GeneratorEnsemble(Generator):
 
     def lists_by(
         self,
-        member: np.ndarray | None,
+        member: np.ndarray,
         mentions: Sequence[str],
         names: Sequence[np.ndarray],
         name_concepts: np.ndarray,
@@ -312,11 +379,9 @@ class GeneratorEnsemble(Generator):
         """The candidates of mentions, each from one chosen member.
 
         Args:
-            member: int [M], which one; None: by all together.
+            member: int [M], which one.
             mentions, names, name_concepts, k: as for `lists`.
         """
-        if member is None:
-            return self.lists(mentions, names, name_concepts, k, progress=True)
         rows = [np.flatnonzero(member == number) for number in range(len(self.members))]
         parts = [
             one.lists(
@@ -325,12 +390,11 @@ class GeneratorEnsemble(Generator):
             for one, some, array in zip(self.members, rows, names, strict=True)
         ]
         back = np.argsort(np.concatenate(rows))
-        return CandidateLists(
-            **{
-                field.name: np.concatenate([getattr(part, field.name) for part in parts])[back]
-                for field in dataclasses.fields(CandidateLists)
-            }
-        )
+        joined = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in dataclasses.fields(CandidateLists)
+        }
+        return CandidateLists(**joined).of(back)
 
 
 def nearest_wrong_names(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from coder_jax.encoding.vector_files import hash_of_encoder
-from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
+from coder_jax.systems.recall_rank.candidates import Generator, GeneratorEnsemble
 from coder_jax.systems.recall_rank.ranking import ranked
 from coder_jax.systems.recall_rank.training import MentionRun, RecallSystem, dev_scores
 from coder_jax.systems.recipes import system_of
@@ -113,7 +113,7 @@ _HEADER = ("split", "mention", "rank", "name", "concept", "distance", "right", "
 
 
 def write_candidates(
-    generators: GeneratorEnsemble,
+    generator: Generator,
     models: Sequence[str],
     data: MentionDataset,
     out: Path,
@@ -125,13 +125,13 @@ def write_candidates(
     """Write a folder of mentions with candidates; returns lines for people.
 
     Args:
-        generators: find them.
-        models: what they are called, for the manifest.
+        generator: finds them.
+        models: what it consists of, for the manifest.
         data: the mentions.
         out: the folder to write; an earlier one of the same kind is replaced.
         k: candidates of each mention.
-        unseen_by: int [M], for each training mention the generator whose candidates it gets; None:
-            those of all together, as the mentions of the other splits.
+        unseen_by: int [M], for each training mention which of an ensemble gives its candidates;
+            None: all together, as for the mentions of the other splits.
         cache: keep the vectors of the names on this machine, and use those that are kept.
 
     Raises:
@@ -141,13 +141,14 @@ def write_candidates(
         raise BadInput(f"--out {out} is the folder of the mentions; give another one")
     if out.exists() and any(out.iterdir()) and not (out / CANDIDATES).is_dir():
         raise BadInput(f"{out} is not empty and has no candidates; give a new or empty folder")
-    names = generators.encode_names(data.names.strings, progress=True, cache=cache)
+    names = generator.encode_names(data.names.strings, progress=True, cache=cache)
+    members = generator.members if isinstance(generator, GeneratorEnsemble) else []
     with whole_folder(out) as new:
         shutil.copytree(data.folder, new, dirs_exist_ok=True)
         shutil.rmtree(new / CANDIDATES, ignore_errors=True)  # of mentions that had some
         made_by = {
             "models": list(models),
-            "weights": [hash_of_encoder(one.encoder) for one in generators.members],
+            "weights": [hash_of_encoder(one.encoder) for one in members],
             "k": k,
             "out of fold": unseen_by is not None,
         }
@@ -158,7 +159,11 @@ def write_candidates(
             for split, mentions in data.splits.items():
                 strings = list(mentions.mentions.strings)
                 by = unseen_by if split == "train" else None
-                lists = generators.lists_by(by, strings, names, data.name_concepts, k)
+                given = strings, names, data.name_concepts, k
+                if by is not None and isinstance(generator, GeneratorEnsemble):
+                    lists = generator.lists_by(by, *given)
+                else:
+                    lists = generator.lists(*given, progress=True)
                 lists.write(new, split)
                 file.writelines(_lines_of(split, strings, mentions, lists, data))
                 scores = dev_scores(ranked(lists, data.name_concepts, None), mentions.gold_sets())

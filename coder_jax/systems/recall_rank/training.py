@@ -191,7 +191,7 @@ def _dev_mentions(data: MentionDataset) -> MentionSplit:
     if "dev" not in data.splits:
         raise BadInput(
             f"{data.folder} has no mentions to choose the best checkpoint by; build it with --dev "
-            "or --hold-out"
+            "or --hold-out, or leave out a fold, whose mentions then choose (--fold 1/5)"
         )
     return data.splits["dev"]
 
@@ -292,18 +292,25 @@ class RecallSystem(EncoderSystem):
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[Run]] = MentionRun
-    best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
+    trains_pooler: ClassVar[bool] = True  # `_number_logits` reads it
 
     batch: RecallSpec = dataclasses.field(default_factory=RecallSpec)
     model: ModelConfig = ModelConfig(init="bert-base-chinese", pooling="mean")
 
     margin: float = 1.0
     """m, between the distances of a mention's own name and of others (equation 7)."""
+    triplet_weight: float = 1.0
+    """Weight of the loss of the triplets (equation 6: 1). With 0 only the number of concepts is
+    learnt, and the best checkpoint is the one with the best numbers (table 8, BERT alone)."""
     number_weight: float = 1.0
     """Weight of the loss of the number of concepts beside that of the triplets (equation 6: 1)."""
     refresh_steps: int = 0
     """Steps after which the online negatives are found anew; 0: an epoch (section 3.1.2)."""
+
+    @property
+    def best(self) -> str:
+        return "dev/accuracy" if self.triplet_weight else "dev/number"
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -313,11 +320,17 @@ class RecallSystem(EncoderSystem):
         return _summary_of_mentions(dataset)
 
     def hyperparameters(self) -> dict[str, Any]:
-        return {"margin": self.margin, "number weight": self.number_weight}
+        weights = {"triplet weight": self.triplet_weight, "number weight": self.number_weight}
+        return {"margin": self.margin, **weights}
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        check_least(self, 0, "margin", "number_weight", "refresh_steps")
+        check_least(self, 0, "margin", "triplet_weight", "number_weight", "refresh_steps")
+        if not (self.triplet_weight or self.number_weight):
+            raise BadInput(
+                "--triplet-weight and --number-weight are 0: found no loss to train by; expected "
+                "one of them above 0"
+            )
         if self.model.pooling == "pooler":
             raise BadInput(
                 "--pooling pooler: found no way to train a generator's vectors by it; expected "
@@ -365,7 +378,7 @@ class RecallSystem(EncoderSystem):
             triplets, metrics = _triplet_margin_loss(mention_MD, name_MD, others_MKD, self.margin)
             logits = _number_logits(bert, params["number"], first_MD)
             numbers, of_numbers = _number_loss(logits, batch["numbers"].reshape(-1))
-            total = triplets + self.number_weight * numbers
+            total = self.triplet_weight * triplets + self.number_weight * numbers
             losses = {"loss_triplet": triplets, "loss_number": numbers}
             return total, (extra, {**losses, **metrics, **of_numbers})
 

@@ -16,6 +16,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import Probes, merge_encoder, split_encoder
 from coder_jax.models.hf_weights import (
     abstract_bert,
+    first_layers,
     load_bert,
     name_table,
     random_bert,
@@ -298,6 +299,21 @@ def test_both_generations_say_the_same_to_us_and_to_transformers(changes):
         assert opened.rope_parameters[_GLOBAL]["rope_theta"] == config.global_theta
         assert opened.rope_parameters[_LOCAL]["rope_theta"] == config.local_theta
         assert opened.local_attention == config.local_attention
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5, 22])
+def test_its_first_layers_are_of_the_kinds_that_they_were(layers):
+    whole = read_config(PUBLISHED)
+    for config in (PUBLISHED, whole.to_hf()):  # one says every how many, the other lists them
+        kept = first_layers(config, layers, "x")
+        assert read_config(kept) == dataclasses.replace(
+            whole, num_layers=layers, layer_types=whole.layer_types[:layers]
+        )
+        opened = transformers_of_config.ModernBertConfig(**kept)
+        assert opened.layer_types == list(whole.layer_types[:layers])
+    assert first_layers(PUBLISHED, 0, "x") == PUBLISHED
+    with pytest.raises(BadInput, match="--layers 23: config.json has 22 layers; expected at most"):
+        first_layers(PUBLISHED, 23, "config.json")
 
 
 def test_local_layers_without_a_base_of_their_own_take_the_global_one():

@@ -207,8 +207,10 @@ def test_without_mu_no_relation_is_learned(dataset):
 def test_the_pooler_learns_where_it_is_used_and_only_there(dataset, plain):
     before = initial()["pooler"]["kernel"]
     np.testing.assert_array_equal(before, plain[1]["encoder"]["pooler"]["kernel"])
-    _, params = run(dataset, with_model(pooling="pooler"), steps=1)
+    used = with_model(pooling="pooler")
+    _, params = run(dataset, used, steps=1)
     assert not np.array_equal(before, params["encoder"]["pooler"]["kernel"])
+    assert used.parts()["encoder"].undecayed == (), "it decays as other kernels do"
 
 
 def test_bfloat16_is_the_encoder_alone(dataset, plain):

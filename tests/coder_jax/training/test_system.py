@@ -428,6 +428,33 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
         from_json(CoderSystem, used, "run.json")
 
 
+@pytest.mark.parametrize(
+    ("recipe", "part", "setting", "neutral", "other"),
+    [
+        ("recall", "", "triplet_weight", 1.0, 0.5),
+        ("small", "model", "layers", 0, 2),
+        ("rank", "batch", "fold", "", "1/5"),
+    ],
+)
+def test_a_run_from_before_a_setting_is_the_one_with_its_neutral_value(
+    recipe, part, setting, neutral, other
+):
+    def changed(change):
+        values = to_json(RECIPES[recipe]())["system"]
+        change(values[part] if part else values)
+        return values
+
+    now, before = changed(lambda _: None), changed(lambda values: values.pop(setting))
+    assert before != now and differences(before, now) == differences(now, before) == []
+    used, name = changed(lambda values: values.update({setting: other})), f"{part}.{setting}"
+    name = name.removeprefix(".")
+    assert differences(before, used) == [f"{name}: 'absent' there, {other!r} here"]
+    assert differences(now, used) == [f"{name}: {neutral!r} there, {other!r} here"]
+    before.pop("name")
+    system = RECIPES[recipe]().system
+    assert from_json(type(system), before, "run.json") == system
+
+
 def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch):
     asked = []
 

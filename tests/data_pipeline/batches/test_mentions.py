@@ -539,6 +539,44 @@ def test_a_run_without_a_fold_never_sees_its_mentions(data_of_folds, negatives):
     assert seen[1] and seen[2]
 
 
+@pytest.mark.parametrize("has_dev", [True, False])
+def test_the_mentions_that_are_left_out_choose_where_no_others_do(tmp_path, has_dev):
+    """Of a generator and of a ranker, whose lists are divided in the same way."""
+    whole = tiny_mentions(tmp_path, **({} if has_dev else {"dev": ()}))
+    strings = list(whole.splits["train"].mentions.strings)
+    folds = folds_of(strings, 2, 0)
+    for split, mentions in whole.splits.items():
+        rows = np.arange(len(mentions.mentions), dtype=np.int32)[:, None]  # which mention it is
+        CandidateLists(
+            names=np.repeat(rows, 2, axis=1),
+            distances=np.zeros((len(rows), 2), np.float32),
+            numbers=np.ones((len(rows), 1), np.float32),
+        ).write(whole.folder, split)
+    for number in (1, 2):
+        recall = dataclasses.replace(SPEC_FOLDS, fold=f"{number}/2")
+        rank = dataclasses.replace(RANK, pairs=2, fold=f"{number}/2")
+        ranking = RankBatches(whole.folder, rank)
+        parts = {"train": np.flatnonzero(folds != number), "dev": np.flatnonzero(folds == number)}
+        for source in (RecallBatches(whole.folder, recall), ranking):
+            found = source.dataset.splits
+            assert found["test"] is not None and len(found["dev"].mentions) > 0
+            for split, rows in parts.items():
+                if split == "train" or not has_dev:
+                    assert list(found[split].mentions.strings) == [strings[row] for row in rows]
+                    gold = whole.splits["train"].gold_sets()
+                    assert found[split].gold_sets() == [gold[row] for row in rows]
+        if has_dev:
+            dev = whole.splits["dev"].mentions.strings
+            assert list(ranking.dataset.splits["dev"].mentions.strings) == list(dev)
+            parts["dev"] = np.arange(len(dev))
+        for split, rows in parts.items():
+            assert ranking.lists[split].names.tolist() == [[row, row] for row in rows]
+        assert {*ranking.rows[:, 0]} <= {*range(len(parts["train"]))}
+        assert ranking.identity["candidates"].keys() == {"train", "dev"}
+    with pytest.raises(BadInput, match="fold is '3/2'; expected NUMBER/FOLDS"):
+        RankBatches(whole.folder, dataclasses.replace(RANK, fold="3/2"))
+
+
 def test_a_fold_of_no_mention_is_named(data_of_folds):
     sizes = np.bincount(
         folds_of(list(data_of_folds.splits["train"].mentions.strings), 40, 0), minlength=41

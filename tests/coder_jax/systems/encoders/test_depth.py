@@ -6,6 +6,7 @@ more can show.
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +19,15 @@ import pytest
 import tiny_bert
 import tiny_modernbert
 import tiny_roberta
-from short_run import config, one_device
+import torch
+from short_run import Stops, config, one_device
 from tiny_bert import TERMS
 from tiny_run import dataset_for
+from transformers import AutoModel, AutoTokenizer
 
 from coder_jax.devices.mesh import make_mesh
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.export.folder import transformers_vectors
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, to_hf
@@ -39,6 +43,7 @@ from coder_jax.training.train import train
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec, RowPlan
 from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.process import BadInput
 
 # Depths that are used, of 11 layers and more; XLM-R has BERT's layers.
 ENCODERS = ("bert-12", "bert-24", "xlm-roberta-12", "modernbert-24")
@@ -174,6 +179,83 @@ def test_parameters_are_read_as_they_were_saved(trained):
     assert jax.tree.structure(run.params) == jax.tree.structure(shapes)
     layers = range(len(load_bert(trained.model)[0].layers))
     assert list(read_params(trained.out, 1)["encoder"]["layers"]) == list(layers)
+
+
+# -------------------------------------------------------------------------------------------------
+# A run with the first layers of an encoder: `--layers N`.
+
+
+def with_layers(whole, layers):
+    model = dataclasses.replace(whole.system.model, layers=layers)
+    return dataclasses.replace(whole, system=dataclasses.replace(whole.system, model=model))
+
+
+def first_by_transformers(model: Path, export: Path, layers: int) -> np.ndarray:
+    """[CLS] of the first layers of a model, for TERMS as the tokenizer of an export has them."""
+    whole = AutoModel.from_pretrained(model).eval()
+    owner, name = (whole.encoder, "layer") if hasattr(whole, "encoder") else (whole, "layers")
+    setattr(owner, name, getattr(owner, name)[:layers])
+    tokenizer = AutoTokenizer.from_pretrained(export)
+    batch = tokenizer(TERMS, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        cls = whole(**batch).last_hidden_state[:, 0].numpy()
+    return cls / np.linalg.norm(cls, axis=1, keepdims=True)
+
+
+def test_the_first_layers_are_trained_proved_and_exported(trained, tmp_path):
+    """Seven: the last of them is a global one of ModernBERT's; it stops after its first step."""
+    out, export = tmp_path / "run", tmp_path / "export"
+    begun = with_layers(still(trained.model, out), 7)
+    with one_device(), quick_loss():
+        with pytest.raises(ConnectionError):
+            train(begun, Stops(trained.source, after=1))
+        train(begun, trained.source)
+    system, run = load_run(out)
+    assert system.model.layers == run.identity["config"]["system"]["model"]["layers"] == 7
+    assert list(run.params["encoder"]["layers"]) == list(range(7))
+    assert max(system.export(run, export).values()) < 1e-5
+    assert json.loads((export / "config.json").read_text())["num_hidden_layers"] == 7
+    assert "| layers | 7, the first ones of the start |" in (export / "README.md").read_text()
+    wanted = first_by_transformers(trained.model, export, 7)
+    for found in (
+        transformers_vectors(export, TERMS, settings_of(trained.source)),
+        TermEncoder.from_pretrained(export).encode(TERMS),
+        system.trained(run).encoder.encode(TERMS),
+        system.trained(interpolated(system, run, 0.5)).encoder.encode(TERMS),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    assert np.abs(wanted - trained.start).max() > 0.01, "the other layers matter"
+
+
+@pytest.mark.parametrize("how", ["from", "init"])
+def test_the_first_layers_of_another_run(trained, how):
+    other = still(trained.out if how == "init" else trained.model, trained.out.parent / "other")
+    other = dataclasses.replace(other, start=str(trained.out) if how == "from" else "")
+    about, initial = load_start(with_layers(other, 3), trained.source)
+    assert about.encoder.config["num_hidden_layers"] == 3
+    structure, like = split_encoder(other.system.structure(about))
+    assert jax.tree.structure(like) == jax.tree.structure(initial["encoder"])
+    found = TermEncoder(
+        merge_encoder(structure, initial["encoder"]),
+        load_tokenizer(trained.model),
+        settings_of(trained.source),
+    )
+    bert, _, report = load_bert(trained.model, layers=3)
+    assert report.source == f"{trained.model}, layers 1 to 3" and not report.only_in_file
+    wanted = TermEncoder(bert, load_tokenizer(trained.model), settings_of(trained.source))
+    np.testing.assert_allclose(found.encode(TERMS), wanted.encode(TERMS), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["from", "init", "file"])
+def test_more_layers_than_there_are_are_refused(trained, how):
+    there = len(load_bert(trained.model)[0].layers)
+    other = still(trained.out if how == "init" else trained.model, trained.out.parent / "other")
+    other = dataclasses.replace(other, start=str(trained.out) if how == "from" else "")
+    with pytest.raises(BadInput, match=f"--layers 99: .* has {there} layers; expected at most so"):
+        load_start(with_layers(other, 99), trained.source)
+    fewer = with_layers(other, -1)
+    with pytest.raises(BadInput, match="--layers is -1; expected 0 or more"):
+        fewer.system.validate(fewer.optimizer)
 
 
 @pytest.mark.slow

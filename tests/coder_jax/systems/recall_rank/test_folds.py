@@ -7,13 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mention_run import STEPS, config_of, source_of
-from short_run import one_device
+from short_run import lines_of, one_device
+from tiny_bert import UNUSED, write_model
+from tiny_mentions import tiny_mentions
 
 from coder_jax.__main__ import main
 from coder_jax.systems.recall_rank.candidates import GeneratorEnsemble
 from coder_jax.systems.recall_rank.folds import unseen_by
 from coder_jax.systems.recall_rank.ranking import RecallAndRank, _recall_scores
-from coder_jax.systems.trained_models import _load_generator, load_generators, load_ranker
+from coder_jax.systems.recall_rank.training import dev_scores
+from coder_jax.systems.trained_models import (
+    _load_generator,
+    load_generators,
+    load_ranker,
+    load_run,
+)
 from coder_jax.training.train import train
 from data_pipeline.batches.mentions import folds_of
 from data_pipeline.dataset.mentions import open_mentions, read_lists
@@ -39,6 +47,39 @@ def halves(mentions, tmp_path_factory):
         run_without("2/2", mentions, folder / "2"),  # with online negatives
         run_without("1/2", mentions, folder / "1", negatives="random"),
     ]
+
+
+def test_cross_validation_chooses_by_the_fold_that_is_left_out(mentions, tmp_path, on_one_device):
+    """Both stages, of mentions without any to choose by: generator, lists, ranker, both together.
+
+    Their best scores are those of the mentions that neither has seen, found anew.
+    """
+    write_model(tmp_path / "bert", more=UNUSED)
+    data = tiny_mentions(tmp_path, dev=()).folder
+    whole = open_mentions(data)
+    recall, lists, rank = tmp_path / "recall", tmp_path / "lists", tmp_path / "rank"
+    run_without("1/2", data, recall, negatives="random")
+    words = ["--model", str(recall), "--data", str(data), "--out", str(lists), "-k", "4"]
+    assert main(["candidates", *words]) == 0
+    config = config_of("rank", lists, rank, batch={"pairs": 4, "groups": 2, "fold": "1/2"})
+    train(config, source_of(config, lists))
+    left_out = folds_of(whole.splits["train"].mentions.strings, 2, 0) == 1
+    asked = [whole.splits["train"].mentions.strings[row] for row in np.flatnonzero(left_out)]
+    gold = [whole.splits["train"].gold_sets()[row] for row in np.flatnonzero(left_out)]
+    for run, rankers, k in ((recall, [], 10), (rank, [load_ranker(rank)], 4)):
+        step, best = load_run(run)[1].notes.best
+        evaluated = {
+            line["step"]: line["eval"]["dev"]
+            for line in lines_of(run / "metrics.jsonl")
+            if "eval" in line
+        }
+        scores = evaluated[step]
+        scores.pop("rank alone", None)
+        stages = RecallAndRank(
+            load_generators([recall]), rankers, list(whole.names.strings), whole.name_concepts
+        )
+        assert scores == dev_scores(stages.answer(asked, k), gold) and scores["accuracy"] == best
+        assert scores["recall@2"] > 0
 
 
 def lists_of(folder, split):

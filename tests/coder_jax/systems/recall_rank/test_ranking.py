@@ -1,5 +1,6 @@
 """Losses, distances and fusion against what the paper's equations say, pair by pair."""
 
+import dataclasses
 import json
 import re
 
@@ -7,17 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_bert import write_model
-from tiny_mentions import tiny_mentions
+from mention_run import config_of, source_of
+from sklearn.feature_extraction.text import TfidfVectorizer
+from tiny_bert import UNUSED, write_model
+from tiny_mentions import mentions_of_codes, tiny_mentions
 
 from coder_jax.__main__ import main
 from coder_jax.encoding import encoder as encoded_dictionary
 from coder_jax.encoding import vector_files
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.evaluation.record import read_records
 from coder_jax.evaluation.several_concepts import _EDITS, _SIGNS, _TF_IDF, _TRAINING
 from coder_jax.mapping.coded_list import Status
 from coder_jax.systems.recall_rank import candidates as nearest_module
 from coder_jax.systems.recall_rank.candidates import (
+    TfIdfGenerator,
     _nearest,
     _nearest_by_mean,
     _nearest_concepts,
@@ -25,6 +30,7 @@ from coder_jax.systems.recall_rank.candidates import (
 )
 from coder_jax.systems.recall_rank.ranking import (
     Choice,
+    RecallAndRank,
     _answer_counts,
     _recall_scores,
     best_first,
@@ -32,9 +38,15 @@ from coder_jax.systems.recall_rank.ranking import (
     ranked,
 )
 from coder_jax.systems.recall_rank.training import _number_loss, _triplet_margin_loss
-from coder_jax.systems.trained_models import load_generators, staged_normalizer
+from coder_jax.systems.trained_models import (
+    _mentions_per_s,
+    load_generators,
+    load_ranker,
+    staged_normalizer,
+)
+from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
-from data_pipeline.dataset.mentions import CandidateLists, open_mentions
+from data_pipeline.dataset.mentions import CandidateLists, open_mentions, read_lists
 from data_pipeline.process import BadInput
 
 RNG = np.random.default_rng(0)
@@ -101,7 +113,11 @@ def test_of_keys_that_are_as_far_the_lower_index_comes_first():
 def test_a_concept_is_as_near_as_its_nearest_name():
     names, concepts = RNG.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(6), 10)
     queries = RNG.normal(size=(8, 4)).astype(np.float32)
-    distance, found = _nearest_concepts([queries], [names], concepts, 5)
+
+    def near(rows, number):
+        return _nearest(queries[rows], names, number)
+
+    distance, found = _nearest_concepts(near, 8, concepts, 5)
     exact = np.linalg.norm(queries[:, None].astype(float) - names[None], axis=2)
     by_concept = exact.reshape(8, 6, 10)
     order = np.argsort(by_concept.min(2), axis=1)[:, :5]
@@ -110,7 +126,7 @@ def test_a_concept_is_as_near_as_its_nearest_name():
     np.testing.assert_array_equal(
         found, np.take_along_axis(by_concept.argmin(2) + 10 * np.arange(6), order, axis=1)
     )
-    assert _nearest_concepts([queries], [names], concepts, 50)[1].shape == (8, 6)
+    assert _nearest_concepts(near, 8, concepts, 50)[1].shape == (8, 6)
 
 
 @pytest.mark.parametrize("noise", [0.01, 3.0])  # encoders that agree, or hardly do
@@ -257,6 +273,8 @@ def test_evaluate_scores_sets_by_both_stages(mentions, generator, ranker, tmp_pa
     for baseline in (_TF_IDF, _EDITS, _TRAINING, _SIGNS):
         assert f"chip dev: {baseline} " in printed
     assert "recall and rank" in record["scoring"]["answers"]
+    header, _, line, *_ = (re.split(" {2,}", one) for one in printed.splitlines())
+    assert float(line[header.index("mentions/s")]) == round(record["mentions_per_s"], 1) > 0
     assert "published, recall and rank, table 3" in printed and "91.47" in printed
 
 
@@ -277,6 +295,28 @@ def test_each_fusion_is_a_row_and_names_are_encoded_once(
     assert all(f"{name} dev: {one} " in printed for name in "ab" for one in ordered)
 
 
+def test_the_speed_is_of_encoding_and_search_and_of_distinct_mentions(monkeypatch):
+    """Four seconds for two mentions; the names have taken a hundred."""
+    now = [0.0]
+
+    class Slow(TfIdfGenerator):
+        def encode_names(self, *given, **options):
+            now[0] += 100
+            return super().encode_names(*given, **options)
+
+        def nearest(self, mentions, *given, **options):
+            now[0] += 4
+            return super().nearest(mentions, *given, **options)
+
+        def numbers(self, mentions):
+            now[0] += 50
+            return super().numbers(mentions)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    stages = RecallAndRank(Slow(), [], ["heart attack", "limb pain"], np.arange(2))
+    assert _mentions_per_s(stages, ["attack", "pain", "attack"]) == 0.5
+
+
 def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_path, capsys):
     model = mentions.parent / "bert"
     words = ["--model", model, "--pooling", "mean", "--benchmark", f"own={mentions}"]
@@ -289,6 +329,8 @@ def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_pat
     right = [{int(c)} == gold for c, gold in zip(concepts, test.gold_sets(), strict=True)]
     assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
     assert record["scores"]["multi"] is None and "published" not in printed
+    assert record["mentions_per_s"] is None, "its vectors were made before, for all benchmarks"
+    assert printed.splitlines()[2].split()[-1] == "-"
 
 
 def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, capsys):
@@ -303,6 +345,102 @@ def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, 
     words = ["--model", tmp_path / "bert", "--benchmark", f"many={folder}", "--split", "dev"]
     record, _ = results_of(words, tmp_path / "out.json", capsys)
     assert record["folds"][_TF_IDF]["scores"]["recall@10"] == 1.0
+
+
+# -------------------------------------------------------------------------------------------------
+# TF-IDF in the place of a generator: `--model tf-idf`.
+
+
+def test_candidates_by_tf_idf_are_those_of_scikit_learn(tmp_path):
+    """A concept is as near as its nearest name; ties go to the earlier name; one is meant."""
+    write_model(tmp_path / "bert", more=UNUSED)
+    data = mentions_of_codes(tmp_path)
+    out = tmp_path / "lists"
+    words = ["--model", "tf-idf", "--data", str(data.folder), "--out", str(out), "-k", "4"]
+    assert main(["candidates", *words]) == 0
+    names, asked = list(data.names.strings), list(data.splits["train"].mentions.strings)
+    weigh = TfidfVectorizer(analyzer="char")
+    of_names = weigh.fit_transform(names)
+    cosines = (weigh.transform(asked) @ of_names.T).toarray()
+    found = read_lists(out, "train", len(asked), len(names))
+    assert found.numbers.tolist() == [[1.0]] * len(asked)
+    for row in range(len(asked)):
+        best: dict[int, int] = {}
+        for name in np.argsort(-cosines[row], kind="stable").tolist():
+            best.setdefault(int(data.name_concepts[name]), name)
+        assert found.names[row].tolist() == list(best.values())[:4]
+        expected = np.sqrt(2 - 2 * cosines[row, found.names[row]])
+        np.testing.assert_allclose(found.distances[row], expected, rtol=1e-6, atol=1e-7)
+    made_by = open_mentions(out).manifest.candidates
+    assert made_by == {"models": ["tf-idf"], "weights": [], "k": 4, "out of fold": False}
+
+
+def test_a_ranker_is_trained_on_candidates_by_tf_idf_and_scored_with_them(
+    mentions, tmp_path, on_one_device, capsys
+):
+    """Table 3, without MTCG; without a ranker it is the baseline of table 2."""
+    lists, run = tmp_path / "lists", tmp_path / "run"
+    words = ["candidates", "--model", "tf-idf", "--data", mentions, "--out", lists, "-k", 5]
+    assert main([*map(str, words)]) == 0
+    config = config_of("rank", lists, run)
+    model = dataclasses.replace(config.system.model, init=str(mentions.parent / "bert"))
+    config = dataclasses.replace(config, system=dataclasses.replace(config.system, model=model))
+    train(config, source_of(config, lists))
+    words = ["--model", "tf-idf", "--benchmark", f"own={mentions}", "--split", "dev"]
+    alone, _ = results_of(words, tmp_path / "alone.json", capsys)
+    assert alone["scores"] == alone["folds"][_TF_IDF]["scores"]
+    assert alone["encoder"]["model"] == "tf-idf" and alone["encoder"]["weights_hash"] is None
+    assert read_records(tmp_path / "alone.json")[0].scores == alone["scores"]
+    both = ["evaluate", *words, "--ranker", run, "--fusion", "rank", "mean"]
+    assert main([*map(str, both), "--json", str(tmp_path / "both.json")]) == 0
+    by_rank, by_both = json.loads((tmp_path / "both.json").read_text())["records"]
+    assert by_rank["scoring"]["ordered by"] == "rank alone"
+    for record in (by_rank, by_both):
+        assert record["scores"]["recall@10"] == alone["scores"]["recall@10"]
+        assert record["scores"]["number multi"] == record["scores"]["multi"] == 0.0
+    data, terms = open_mentions(mentions), ["heart + renal disease"]
+    stages = RecallAndRank(
+        load_generators(["tf-idf"]),
+        [load_ranker(run)],
+        list(data.names.strings),
+        data.name_concepts,
+        Choice(fusion="rank"),
+    )
+    found = stages.answer(terms)
+    shares = load_ranker(run).score(terms[0], [stages.names[name] for name in found.names[0]])
+    np.testing.assert_allclose(found.scores[0], -np.sort(-shares), atol=1e-6)
+    assert found.counts.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["candidates", "--model", "tf-idf", "other", "--data", "{mentions}", "--out", "o"],
+            "--model: found tf-idf and other, whose distances have no common measure; expected",
+        ),
+        (
+            ["candidates", "--model", "tf-idf", "--folds", "--data", "{mentions}", "--out", "o"],
+            "--folds: tf-idf is no run; expected runs of the recipe recall",
+        ),
+        (
+            ["evaluate", "--pooling", "cls", "--benchmark", "a={mentions}"],
+            "--pooling: tf-idf has no encoder; leave it out",
+        ),
+        (
+            ["evaluate", "--benchmark", "a=m.tsv", "--dictionary", "d.tsv"],
+            "--model: found tf-idf, but a is no folder of mentions; expected an encoder",
+        ),
+    ],
+)
+def test_what_tf_idf_cannot_do_is_refused(mentions, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.tsv", "d.tsv"):
+        (tmp_path / name).write_text("heart attack\tC1\nlimb pain\tC2\n")
+    if words[0] == "evaluate":
+        words = [*words, "--model", "tf-idf", "--json", "o.json"]
+    assert main([word.format(mentions=mentions) for word in words]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_ranker_without_a_benchmark_of_mentions_is_refused(mentions, ranker, tmp_path, capsys):

@@ -117,6 +117,33 @@ def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
     assert result.scores["dev"].keys() == scores
 
 
+def test_the_number_can_be_learnt_alone_and_chooses_the_checkpoint(
+    mentions, tmp_path, on_one_device
+):
+    """Table 8, "BERT alone"."""
+    for weight in (0.0, 0.5):
+        out = tmp_path / str(weight)
+        batch = {"negatives": "random"}
+        config = config_of("recall", mentions, out, batch=batch, triplet_weight=weight)
+        train(config, source_of(config, mentions))
+        logged = lines_of(out / "metrics.jsonl")
+        for line in logged:
+            if "loss" in line:
+                total = weight * line["loss_triplet"] + line["loss_number"]
+                assert line["loss"] == pytest.approx(total, rel=1e-5) and line["loss_triplet"] > 0
+        chosen_by = "accuracy" if weight else "number"
+        scores = {line["step"]: line["eval"]["dev"][chosen_by] for line in logged if "eval" in line}
+        del scores[0]
+        best = max(scores, key=lambda step: (scores[step], -step))
+        assert load_run(out)[1].notes.best == (best, scores[best])
+
+
+def test_a_generator_without_a_loss_is_refused(mentions):
+    config = config_of("recall", mentions, "x", triplet_weight=0.0, number_weight=0.0)
+    with pytest.raises(BadInput, match="--number-weight are 0: found no loss to train by"):
+        config.system.validate(config.optimizer)
+
+
 # Within an epoch; before the first step of one, after an evaluation of the same step or without.
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
@@ -136,13 +163,14 @@ def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
         assert one == other
 
 
-def steps_on(mentions, devices, passes=1):
-    """(losses, parameters) of three steps with fixed negatives on some devices."""
+def steps_on(mentions, devices, passes=1, steps=3, **optimizer):
+    """(losses, parameters) of some steps with fixed negatives on some devices."""
     config = config_of(
         "recall", mentions, "x", batch={"negatives": "random"}, run={"passes": passes}
     )
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
-    config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, eps=1e-3))
+    changed = dataclasses.replace(config.optimizer, eps=1e-3, **optimizer)
+    config = dataclasses.replace(config, optimizer=changed)
     system = config.system
     encoder = EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None)
     about = StartOfEncoder(encoder=encoder)
@@ -152,11 +180,26 @@ def steps_on(mentions, devices, passes=1):
     source = RecallBatches(mentions, system.batch, step.cut)
     step.compile(source, source.plan.ample)
     losses = []
-    for batch in source.batches(0, 3):
+    for batch in source.batches(0, steps):
         placed = put_batch(step.mesh, step.cut, batch, source.packed)
         state, metrics = step(state, placed, source.plan.ample)
         losses.append(float(metrics["loss"]))
     return losses, jax.device_get(state.params)
+
+
+def test_the_pooler_that_is_trained_decays(mentions):
+    """The first step of AdamW: with a decay, less by rate x decay x what was there."""
+    decay, rate = 0.5, 1e-3  # of `config_of`
+    start = split_encoder(random_bert(TINY, seed=0, dtype="float32"))[1]["pooler"]
+    none, some = (
+        steps_on(mentions, 1, steps=1, weight_decay=one)[1]["encoder"]["pooler"]
+        for one in (0.0, decay)
+    )
+    assert np.abs(none["kernel"] - start["kernel"]).min() > 0, "the number of concepts moves it"
+    expected = none["kernel"] - rate * decay * start["kernel"]
+    np.testing.assert_allclose(some["kernel"], expected, rtol=0, atol=1e-7)
+    assert np.abs(some["kernel"] - none["kernel"]).max() > 1e-5
+    np.testing.assert_array_equal(some["bias"], none["bias"])
 
 
 @pytest.mark.parametrize(
