@@ -43,7 +43,7 @@ from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.dropout import hash_dropout, mix_bits
-from coder_jax.models.hf_files import EncoderSettings, find_folder
+from coder_jax.models.hf_files import EncoderSettings, find_folder, read_settings
 from coder_jax.models.hf_weights import (
     abstract_bert,
     check_vocabulary,
@@ -89,6 +89,7 @@ from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_least, check_rate
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
+from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
@@ -461,6 +462,8 @@ class EncoderSystem(System):
             weights_hash=hash_arrays(jax.tree.leaves(parameters)),
         )
         log(str(report))
+        if self.pools:
+            _tell_of_pooling(folder, self.model.pooling)
         return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
 
     def _load_encoder_of(
@@ -606,6 +609,18 @@ def _check_length(manifest: Any, config: BertConfig, init: str) -> None:
             f"the dataset's terms have up to {longest} tokens, but {init} has "
             f"{config.longest_term} positions; build it with a smaller --max-length"
         )
+
+
+def _tell_of_pooling(folder: Path, pooling: str) -> None:
+    """Log a line where the folder of an initial encoder makes vectors otherwise than the run."""
+    if not any((folder / name).is_file() for name in ("modules.json", ENCODER.file)):
+        return
+    try:
+        stated = f"pooling {read_settings(folder).pooling}"
+    except BadInput as error:  # modules or prompts that have no counterpart here
+        stated = f"something else than a pooling ({error})"
+    if stated != f"pooling {pooling}":
+        log(f"{folder} has {stated}, this run has pooling {pooling} (--pooling)")
 
 
 def _read_license(folder: Path) -> dict[str, Any]:

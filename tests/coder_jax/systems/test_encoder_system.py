@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -16,6 +17,7 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems import encoder_system
 from coder_jax.systems.encoder_system import (
+    _tell_of_pooling,
     averaged,
     interpolated,
     is_made,
@@ -322,3 +324,24 @@ def test_no_system_is_more_than_three_classes_deep():
     for system in _SYSTEMS.values():
         chain = [one for one in system.__mro__ if issubclass(one, System)]
         assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))
+
+
+def test_an_encoder_that_makes_vectors_otherwise_is_told(tmp_path, capsys):
+    folder = tmp_path / "bert"
+    (folder / "1_Pooling").mkdir(parents=True)
+
+    def told(*types):
+        modules = [
+            {"type": f"sentence_transformers.models.{name}", "path": path}
+            for name, path in zip(types, ("", "1_Pooling", "2_Dense"), strict=False)
+        ]
+        (folder / "modules.json").write_text(json.dumps(modules))
+        _tell_of_pooling(folder, "cls")
+        return capsys.readouterr().out
+
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    line = "bert has pooling mean, this run has pooling cls (--pooling)"
+    assert line in told("Transformer", "Pooling")
+    assert "Dense" in told("Transformer", "Pooling", "Dense")
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    assert told("Transformer", "Pooling") == ""
