@@ -74,7 +74,7 @@ def test_all_help_names_every_flag_that_is_taken(name, capsys):
     taken = values(config)
     del taken["--recipe"]
     if name.startswith("mlnorm_classes"):  # its encoder is that of the run it starts from
-        for flag in ("--init", "--pooling", "--dropout", "--dtype"):
+        for flag in ("--init", "--layers", "--pooling", "--dropout", "--dtype"):
             del taken[flag]
     for flag, value in taken.items():
         if value is None or value in ("", ()):

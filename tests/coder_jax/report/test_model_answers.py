@@ -16,7 +16,7 @@ from coder_jax.report.model_answers import (
     candidate_answers,
     mentions_folder,
 )
-from coder_jax.systems.recall_rank.candidates import Generator
+from coder_jax.systems.recall_rank.candidates import _EncodingGenerator
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import CandidateLists
 from data_pipeline.process import BadInput
@@ -28,7 +28,7 @@ def data(tmp_path_factory):
     return tiny_mentions(tmp_path_factory.mktemp("mentions"))
 
 
-class Nearest(Generator):
+class Nearest(_EncodingGenerator):
     """Every mention is at 0, the names at 1, 2, ...; what means several means two."""
 
     def encode(self, strings, *, progress=False):

@@ -272,7 +272,7 @@ def test_a_tokenizer_of_another_encoder_is_refused(model, source, tmp_path):
 @pytest.mark.usefixtures("on_one_device")
 def test_a_dataset_that_does_not_fit_the_weights_is_refused(model, source, tmp_path):
     for change, message in (
-        ({"vocab_size": 10**6}, "1,?000,?000"),
+        ({"vocab_size": 10**6}, "ids up to 999999, the word table"),
         ({"max_length": 65}, "up to 65 tokens, but .* has 64 positions"),
     ):
         other = Stops(source, after=99)
