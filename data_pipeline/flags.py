@@ -330,16 +330,22 @@ def parsed(
     if set(HELP_FLAGS) & set(words):
         print(_brief_help(name, f"{about or ''}\n\n{examples}\n", options, common))
         sys.exit(0)
-    return _read(kind, options, words, name)
+    return _read(kind, options, words, name)[:2]
 
 
-def changed_by(value: T, words: Sequence[str], name: str) -> T:
-    """Options with the values that a command line changes; BadInput as of `parsed`."""
-    return _read(value, _options(value, {}), words, name)[0]
+def changed_by(value: T, words: Sequence[str], name: str) -> tuple[T, set[str]]:
+    """Options with the values that a command line gives, and which it gives: "optimizer.steps".
+
+    BadInput as of `parsed`.
+    """
+    changed, _, given = _read(value, _options(value, {}), words, name)
+    return changed, given
 
 
-def _read(of: Any, options: Sequence[_Option], words: Sequence[str], name: str) -> tuple[Any, bool]:
-    """As `parsed`, with the flags of a class of options or of a value of one."""
+def _read(
+    of: Any, options: Sequence[_Option], words: Sequence[str], name: str
+) -> tuple[Any, bool, set[str]]:
+    """As `parsed`, with the flags of a class of options or of a value of one; and what is given."""
     parser = _Parser(prog=name, add_help=False)
     for option in options:
         option.add_to(parser)
@@ -354,7 +360,7 @@ def _read(of: Any, options: Sequence[_Option], words: Sequence[str], name: str) 
             f"found no {', no '.join(one.name or one.typed() for one in missing)}; expected "
             f"{_usage(name, options)}"
         )
-    return _filled(of, given), wanted
+    return _filled(of, given), wanted, {*given}
 
 
 def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

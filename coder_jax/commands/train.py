@@ -34,17 +34,18 @@ _PURPOSES = {
     ),
 }
 COMMON = (
+    *("--data", "--out", "--init", "--from", "--steps", "--epochs"),
     *(
-        "--data",
-        "--out",
-        "--init",
-        "--from",
-        "--steps",
-        "--epochs",
         "--learning-rate",
         "--warmup-steps",
+        "--groups",
+        "--triplets",
+        "--terms",
+        "--passes",
+        "--eval-steps",
+        "--extend",
+        "--quiet",
     ),
-    *("--groups", "--triplets", "--terms", "--passes", "--eval-steps", "--extend", "--quiet"),
 )
 _EXAMPLES = """\
   python -m coder_jax train --recipe small --data data/hpo --out runs/hpo
@@ -72,17 +73,15 @@ def parse(arguments: list[str]) -> Config:
         print((_full_help if "--help-all" in asked else _brief_help)(settings, source, recipe))
         sys.exit(0)
     settings, source = _starting_settings(chosen.recipe, chosen.config)
-    given = {flag.partition("=")[0] for flag in flags}
-    if {"--steps", "--epochs"} <= given:
+    changed, given = changed_by(settings, flags, f"{_PROG} {source}")
+    if {"optimizer.steps", "optimizer.epochs"} <= given:
         raise BadInput("found --steps and --epochs; expected one of them: both say how long it is")
-    if "--steps" in given:
-        settings = replace(settings, optimizer=replace(settings.optimizer, epochs=0.0))
-    changed = changed_by(settings, flags, f"{_PROG} {source}")
     optimizer = changed.optimizer
-    if optimizer.epochs and optimizer.warmup_steps >= 1 and "--warmup-steps" not in given:
-        share = optimizer.warmup_steps / optimizer.steps
-        changed = replace(changed, optimizer=replace(optimizer, warmup_steps=share))
-    return changed
+    if "optimizer.steps" in given:
+        optimizer = replace(optimizer, epochs=0.0)
+    elif optimizer.epochs and optimizer.warmup_steps >= 1 and "optimizer.warmup_steps" not in given:
+        optimizer = replace(optimizer, warmup_steps=optimizer.warmup_steps / optimizer.steps)
+    return replace(changed, optimizer=optimizer)
 
 
 # -------------------------------------------------------------------------------------------------

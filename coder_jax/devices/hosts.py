@@ -146,7 +146,9 @@ def _find_place(environment: Mapping[str, str]) -> _Place | None:
     count = _number(environment, "JAX_NUM_PROCESSES", least=1)
     index = _number(environment, "JAX_PROCESS_ID", least=0)
     devices = None
-    if (address, count, index) == (None, None, None) and _is_own_step(environment):
+    # A shell of salloc is a step of one task; the tasks that jax counts are the whole job's.
+    own_step = environment.get("SLURM_STEP_NUM_TASKS") == "1"
+    if own_step and (address, count, index) == (None, None, None):
         return None
     if count != 1 and None in (address, count, index):
         address, count, index, devices = _ask_jax(address, count, index)
@@ -175,14 +177,6 @@ def _find_place(environment: Mapping[str, str]) -> _Place | None:
             "the machine of process 0 and a port that is free there"
         )
     return _Place(address, count, index, _usable_devices(devices, environment))
-
-
-def _is_own_step(environment: Mapping[str, str]) -> bool:
-    """Whether Slurm started this process as the only one of its step, as in a shell of salloc.
-
-    The number of tasks that jax reads is the whole job's.
-    """
-    return environment.get("SLURM_STEP_NUM_TASKS") == "1"
 
 
 def alone(verb: str) -> None:

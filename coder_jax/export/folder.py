@@ -6,7 +6,6 @@ import importlib.util
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -468,14 +467,16 @@ def _write_descriptions(
 # Upload of an export to the Hugging Face Hub or a bucket.
 
 
-# Weights, settings, tokenizers and code of a model: what an upload replaces.
-_OF_A_MODEL = ("*.safetensors", "*.bin", "*.onnx", "*.json", "*.txt", "*.model", "*.py")
+_WEIGHTS = ("*.safetensors", "*.bin", "*.onnx")
+# What an earlier export may have and a new one may lack, and by which a model would be misread.
+_OF_AN_EXPORT = [*_WEIGHTS, "*.json", "vocab.txt", "merges.txt", "words.txt"]
 
 
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
     """Uploads an export to the Hugging Face Hub, making the repository if need be.
 
-    Files of an earlier export there are replaced or deleted; pictures and other files stay.
+    Weights, settings and tokenizer of an earlier export there are replaced or deleted; pictures, a
+    license and other files stay.
 
     Args:
       folder: the export.
@@ -496,11 +497,11 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
         url = api.create_repo(repo, private=True if private else None, exist_ok=True)
         found = api.model_info(url.repo_id)
         there = [file.rfilename for file in found.siblings or ()]
-        model = sorted(name for name in there if any(map(partial(fnmatch, name), _OF_A_MODEL)))
-        if model and ENCODER.file not in there:
+        weights = sorted(name for name in there if any(fnmatch(name, one) for one in _WEIGHTS))
+        if weights and ENCODER.file not in there:
             raise BadInput(
-                f"{url.repo_id} holds files of another model ({', '.join(model[:3])}); expected an "
-                "earlier export or no model. Give another repository, or empty it on the Hub"
+                f"{url.repo_id} holds another model ({', '.join(weights[:3])}); expected an "
+                "earlier export or no weights. Give another repository, or empty it on the Hub"
             )
         if private and not found.private:
             api.update_repo_settings(url.repo_id, private=True)
@@ -508,7 +509,7 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
             folder_path=str(folder),
             repo_id=url.repo_id,
             commit_message="Upload of a coder_jax export",
-            delete_patterns=list(_OF_A_MODEL),
+            delete_patterns=_OF_AN_EXPORT,
         )
     except hub_errors() as error:
         raise BadInput(

@@ -185,11 +185,8 @@ def _read_torch(path: Path) -> dict[str, np.ndarray]:
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         _check_fetched(path)
         # What torch says of its own flags would not help, and has codes for colours.
-        why = (
-            ""
-            if isinstance(error, pickle.UnpicklingError)
-            else f" ({str(error).split(chr(10))[0]})"
-        )
+        reason = str(error).partition("\n")[0]
+        why = "" if isinstance(error, pickle.UnpicklingError) else f" ({reason})"
         raise BadInput(
             f"{path} is not a plain dict of tensors{why}; whole pickled models can run code and "
             "are not read: save state_dict() of the model instead"
@@ -363,14 +360,12 @@ def _check_prompts(folder: Path) -> None:
 
     Either it puts a prompt of its own before it, or makes it lower case.
     """
-    changes = {}
     for name, key in (
         ("config_sentence_transformers.json", "default_prompt_name"),
         ("sentence_bert_config.json", "do_lower_case"),
     ):
-        if (folder / name).is_file():
-            changes[key] = read_json(folder / name).get(key)
-    for key, value in changes.items():
+        path = folder / name
+        value = read_json(path).get(key) if path.is_file() else None
         if value:
             raise BadInput(
                 f"{folder}: {key} is {value!r}, so sentence-transformers changes each text before "

@@ -667,7 +667,7 @@ def bne_small() -> Config[BneSystem]:
     Six epochs of 31 thousand concepts, 12 to 17 minutes on one CPU core. With vectors of 6.5
     million words, means of two seeds: 74.7 % of NCBI disease's and 76.6 % of BC5CDR's test
     mentions of diseases among 76,237 names, where means of the same vectors find 61.2 and 59.0 %,
-    words in common 72.1 and 72.5 %. 3,000 steps: 76.5 and 74.7 %. docs/results/bne.md has all.
+    words in common 72.1 and 72.5 %. docs/results/bne.md has all.
     """
     config = _recipe("bne_small")
     batch = dataclasses.replace(config.system.batch, pairs=128)

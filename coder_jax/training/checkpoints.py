@@ -451,7 +451,7 @@ class _Kept(preservation_policy.PreservationPolicy):
         """A flag for each checkpoint, oldest first."""
         steps = [found.step for found in checkpoints]
         regular = [step for step in steps if any(step % one == 0 for one in self.multiples)]
-        kept = {*regular[-self.most :], *steps[-2:], self.best}
+        kept = {*regular[-self.most :], *steps[-2:], self.best}  # [-0:] is all
         return [step in kept for step in steps]
 
 

@@ -201,8 +201,6 @@ class BuildOptions:
         options = self.as_json()
         for name in ("out", "overwrite", "tokenizer"):
             del options[name]
-        if self.concepts_of is None:  # as before there was this option
-            del options["concepts_of"]
         inputs = source_paths(self.source)
         lists = (self.concepts_of, self.exclude_terms, self.hold_out_phrases)
         inputs += [path for path in lists if path is not None]

@@ -217,13 +217,7 @@ def is_double_piped(path: Path) -> bool:
 
 
 def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...]]:
-    """The first `columns` fields of each line of a file such as CUI
-
-    name or CUI
-
-    name
-
-    context.
+    """The first `columns` fields of each line of a file such as CUI||name, or CUI||name||context.
 
     Args:
       path: the file.

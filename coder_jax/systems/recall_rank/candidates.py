@@ -123,8 +123,13 @@ def mean_distances(
     return total / len(keys)
 
 
+# From some queries, int [r], and a number of names to (distance, name), [r, number] each, nearest
+# first.
+_Finder = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+
+
 def _nearest_concepts(
-    nearest: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]],
+    nearest: _Finder,
     queries: int,
     name_concepts: np.ndarray,
     k: int,
@@ -132,8 +137,7 @@ def _nearest_concepts(
     """The k concepts nearest to each query, each represented by its nearest name.
 
     Args:
-        nearest: from some queries, int [r], and a number of names to (distance, name), [r, number]
-            each, nearest first.
+        nearest: finds the names nearest to queries.
         queries: how many there are, q.
         name_concepts: int [n], the concept of each name.
         k: at least 1.
@@ -204,6 +208,9 @@ class Generator(abc.ABC):
         """float32 [M, C]: the probability of each number of concepts; [M, 1] of ones if unknown."""
 
     @abc.abstractmethod
+    def _finder(self, mentions: Sequence[str], names: Sequence[Any], progress: bool) -> _Finder:
+        """What finds the names nearest to some mentions; the arguments are those of `nearest`."""
+
     def nearest(
         self,
         mentions: Sequence[str],
@@ -222,6 +229,8 @@ class Generator(abc.ABC):
             k: candidates of a mention.
             progress: show a progress bar.
         """
+        find = self._finder(mentions, names, progress)
+        return _nearest_concepts(find, len(mentions), name_concepts, k)
 
     def lists(
         self,
@@ -255,15 +264,7 @@ class TfIdfGenerator(Generator):
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         return np.ones((len(mentions), 1), np.float32)
 
-    def nearest(
-        self,
-        mentions: Sequence[str],
-        names: Sequence[Any],
-        name_concepts: np.ndarray,
-        k: int = CANDIDATES,
-        *,
-        progress: bool = False,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _finder(self, mentions: Sequence[str], names: Sequence[Any], progress: bool) -> _Finder:
         (by_characters,), shown = names, "TF-IDF" if progress else ""
 
         def most_alike(rows: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -271,7 +272,7 @@ class TfIdfGenerator(Generator):
             similarity, found = by_characters.nearest(strings, number, shown)
             return np.sqrt(np.maximum(2 - 2 * similarity, 0)), found
 
-        return _nearest_concepts(most_alike, len(mentions), name_concepts, k)
+        return most_alike
 
 
 class _EncodingGenerator(Generator):
@@ -281,21 +282,13 @@ class _EncodingGenerator(Generator):
     def encode(self, strings: Sequence[str], *, progress: bool = False) -> list[np.ndarray]:
         """float32 [n, D] for each encoder: vectors that are compared by distance."""
 
-    def nearest(
-        self,
-        mentions: Sequence[str],
-        names: Sequence[Any],
-        name_concepts: np.ndarray,
-        k: int = CANDIDATES,
-        *,
-        progress: bool = False,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _finder(self, mentions: Sequence[str], names: Sequence[Any], progress: bool) -> _Finder:
         vectors = self.encode(mentions, progress=progress)
 
         def by_distance(rows: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
             return _nearest_by_mean([one[rows] for one in vectors], names, number)
 
-        return _nearest_concepts(by_distance, len(mentions), name_concepts, k)
+        return by_distance
 
 
 class CandidateGenerator(_EncodingGenerator):

@@ -193,6 +193,9 @@ def test_epochs_say_how_long_a_run_is(folder, capsys):
 def test_steps_and_epochs_take_turns():
     with pytest.raises(BadInput, match="found --steps and --epochs; expected one of them"):
         parse(["--recipe", "small", "--steps", "9", "--epochs=1"])
+    with pytest.raises(BadInput, match="found --steps and --epochs"):
+        parse(["--recipe", "small", "--step", "9", "--epoch", "1"])  # argparse completes flags
+    assert parse(["--recipe", "mlnorm", "--step=9"]).optimizer.epochs == 0
     of_paper = parse(["--recipe", "mlnorm"]).optimizer
     assert (of_paper.epochs, of_paper.warmup_steps) == (15, 0.1)
     assert parse(["--recipe", "mlnorm", "--steps", "9"]).optimizer.epochs == 0

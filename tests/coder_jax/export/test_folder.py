@@ -345,17 +345,22 @@ def test_an_earlier_export_goes_and_other_files_stay(hub, exported):
         "classes.safetensors",
         "1_Pooling/config.json",
     ]
-    files = dict.fromkeys([*earlier, ".gitattributes", "curves.png"])
+    files = dict.fromkeys([*earlier, ".gitattributes", "curves.png", "LICENSE.txt"])
     hub.repos["org/model"] = {"private": False, "files": files}
     push_to_hub(exported, "org/model")
     assert hub.asked[-1][3:] == (FILES, sorted(earlier[1:]))
-    assert set(hub.repos["org/model"]["files"]) == {*FILES, ".gitattributes", "curves.png"}
+    assert set(hub.repos["org/model"]["files"]) == {
+        *FILES,
+        ".gitattributes",
+        "curves.png",
+        "LICENSE.txt",
+    }
 
 
 def test_another_model_is_not_mixed_with_an_export(hub, exported):
     files = dict.fromkeys(["config.json", "pytorch_model.bin"])
     hub.repos["org/other"] = {"private": False, "files": files}
-    with pytest.raises(BadInput, match="holds files of another model .config.json, pytorch_model"):
+    with pytest.raises(BadInput, match="holds another model .pytorch_model.bin.; expected"):
         push_to_hub(exported, "org/other")
     assert [one[0] for one in hub.asked] == ["create"]
 
