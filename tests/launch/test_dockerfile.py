@@ -83,7 +83,7 @@ def test_a_change_of_the_code_installs_nothing_again(repo):
     steps = instructions(repo)
     (everything,) = (i for i, step in enumerate(steps) if step == ("COPY", ". ."))
     before, after = steps[:everything], steps[everything:]
-    (install,) = (rest for word, rest in before if word == "RUN")
+    (install,) = (rest for word, rest in before if word == "RUN" and "pip install" in rest)
     copied = next(rest for word, rest in before if word == "COPY").split()[:-1]
     used = set(re.findall(r"-[rc] (\S+)", install))
     assert (
@@ -135,6 +135,22 @@ def test_the_build_of_jax_is_chosen_by_the_argument(repo, tmp_path):
     wrong = asked("rocm")
     assert wrong.returncode == 2 and not wrong.stdout
     assert "ACCELERATOR is 'rocm'; expected cpu, cuda12, cuda13 or tpu" in wrong.stderr
+
+
+@pytest.mark.parametrize(("architecture", "compiler"), [("arm64", True), ("amd64", False)])
+def test_a_compiler_is_there_where_a_package_has_no_wheel(repo, tmp_path, architecture, compiler):
+    """The step itself, with programs that print what they were asked."""
+    steps = [rest for word, rest in instructions(repo) if word == "RUN"]
+    places = [i for i, rest in enumerate(steps) if "apt-get" in rest]
+    assert places == [0] and "pip install" in steps[1]
+    for name, says in (("dpkg", architecture), ("apt-get", "apt-get $@"), ("rm", "")):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{says}"\n')
+        (tmp_path / name).chmod(0o755)
+    script = tmp_path / "step"
+    script.write_text(steps[0], encoding="utf-8")
+    done = bash(script, cwd=tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    assert ("g++" in done.stdout) == compiler and ("apt-get update" in done.stdout) == compiler
 
 
 @pytest.mark.slow
