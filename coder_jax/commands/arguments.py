@@ -190,6 +190,13 @@ class DictionaryOptions:
             "for a release or an ontology: a dataset has them if it is built with --keep-suppressed"
         ),
     ] = False
+    dictionary_standard: Annotated[
+        bool,
+        Flag(
+            "of OMOP's vocabularies, use standard concepts alone; each also has the names of the "
+            "concepts that map to it ('Maps to')"
+        ),
+    ] = False
 
     def choices(self) -> DictionaryChoices:
         """The arguments of `read_dictionary`."""
@@ -198,6 +205,7 @@ class DictionaryOptions:
             sources=list(self.dictionary_sources) or None,
             types=list(self.semantic_types) or None,
             keep_suppressed=self.dictionary_keep_suppressed,
+            standard=self.dictionary_standard,
         )
 
     def check_choices(self, dictionary: str | None) -> None:
@@ -207,6 +215,7 @@ class DictionaryOptions:
             ("--dictionary-sources", self.dictionary_sources),
             ("--semantic-types", self.semantic_types),
             ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
+            ("--dictionary-standard", self.dictionary_standard),
         ):
             if given and not dictionary:
                 found = repr(given[0]) if isinstance(given, tuple) else "it alone"
@@ -220,6 +229,7 @@ class DictionaryChoices(TypedDict):
     sources: list[str] | None
     types: list[str] | None
     keep_suppressed: bool
+    standard: bool
 
 
 # -------------------------------------------------------------------------------------------------

@@ -665,7 +665,7 @@ def bne_small() -> Config[BneSystem]:
             --dictionary CTD_diseases.tsv --out runs/names
 
     Six epochs of 31 thousand concepts, 12 to 17 minutes on one CPU core. With vectors of 6.5
-    million words, means of two seeds: 74.7 % of NCBI disease's and 76.6 % of BC5CDR's test
+    million words, means of three seeds: 75.2 % of NCBI disease's and 76.8 % of BC5CDR's test
     mentions of diseases among 76,237 names, where means of the same vectors find 61.2 and 59.0 %,
     words in common 72.1 and 72.5 %. docs/results/bne.md has all.
     """

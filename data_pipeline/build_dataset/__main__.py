@@ -103,6 +103,10 @@ examples:
     python -m data_pipeline.build --source SnomedCT_InternationalRF2.zip --term-types PT SY \\
         --tokenizer MODEL --out data/snomed
 
+  OMOP's vocabularies from Athena; ICD-10 names become names of the SNOMED CT concepts they map to:
+    python -m data_pipeline.build --source vocabulary_download_v5.zip --standard --languages ENG \\
+        --tokenizer MODEL --out data/omop
+
   French and its English mirror, as for the first step of MLNorm:
     python -m data_pipeline.build --source META --languages FRE ENG --mirror FRE \\
         --semantic-groups ANAT CHEM DEVI DISO GEOG LIVB OBJC PHEN PHYS PROC --cleaning mlnorm \\

@@ -214,7 +214,9 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
     """The terminology, and the mentions of --exclude-terms."""
     started = time.monotonic()
     tell(f"reading {options.source}")
-    source = read_source(options.source, scratch, options.synonym_scopes, options.release)
+    source = read_source(
+        options.source, scratch, options.synonym_scopes, options.release, standard=options.standard
+    )
     tell(f"filtering and cleaning the terms of {source.name} {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
     supervised = None

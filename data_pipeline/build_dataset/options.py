@@ -31,10 +31,11 @@ class BuildOptions:
     source: Annotated[
         Path,
         Flag(
-            "UMLS, SNOMED CT, LOINC, an ontology, or your own table; a UMLS release (META folder "
-            "or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), OBO ontology (.obo, "
+            "UMLS, SNOMED CT, LOINC, OMOP, an ontology, or your own table; a UMLS release (META "
+            "folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), OBO ontology (.obo, "
             ".obo.gz), your own table of terms (.tsv, .csv, .xlsx), SNOMED CT (Snapshot folder or "
-            "release .zip, RF2) or LOINC (Loinc.csv, release folder or .zip)",
+            "release .zip, RF2), LOINC (Loinc.csv, release folder or .zip) or OMOP's vocabularies "
+            "(CONCEPT.csv, folder or .zip from Athena)",
             "PATH",
             heading="required",
         ),
@@ -65,6 +66,13 @@ class BuildOptions:
             heading="terms",
         ),
     ] = ("EXACT",)
+    standard: Annotated[
+        bool,
+        Flag(
+            "of OMOP's vocabularies, keep standard concepts alone; each also gets the names of the "
+            "concepts that map to it ('Maps to')"
+        ),
+    ] = False
     cleaning: Annotated[
         str,
         Flag(

@@ -72,6 +72,7 @@ class _Choice:
     concepts_of: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     keep_suppressed: bool = False
+    standard: bool = False
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -135,13 +136,13 @@ class _Choice:
     def record(self) -> dict[str, Any]:
         """The choice, as it is recorded with results."""
         types = {"semantic_types": list(self.types)} if self.types else {}
-        suppressed = {"keep_suppressed": True} if self.keep_suppressed else {}
+        flags = {"keep_suppressed": self.keep_suppressed, "standard": self.standard}
         return {
             "languages": list(self.languages),
             "vocabularies": list(self.sources),
             "concepts_of": list(self.concepts_of),
             **types,
-            **suppressed,
+            **{name: True for name, given in flags.items() if given},
         }
 
 
@@ -436,15 +437,13 @@ def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
 
 
 @contextmanager
-def _tables(
-    path: Path, *, keep_suppressed: bool
-) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
+def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
-        source, types = read_source(path, Path(scratch)), None
+        source, types = read_source(path, Path(scratch), standard=choice.standard), None
         if path.name.upper().startswith("MRCONSO.RRF"):
             types = read_types(path, Path(scratch))
-        kept = term_drop_reason(Filters(keep_suppressed=keep_suppressed)).is_null()
+        kept = term_drop_reason(Filters(keep_suppressed=choice.keep_suppressed)).is_null()
         terms = source.atoms.filter(kept)
         yield terms, source.types if types is None else types
 
@@ -457,7 +456,7 @@ def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     """
     # Below, `_tables` has dropped what is suppressed.
     filters = Filters(languages=choice.languages, sources=choice.sources, keep_suppressed=True)
-    with _tables(path, keep_suppressed=choice.keep_suppressed) as (atoms, types):
+    with _tables(path, choice) as (atoms, types):
         columns = ("language", "source")
         values = atoms.select(columns).unique().collect()
         there = [values[one].unique().sort().to_list() for one in columns]
@@ -481,7 +480,7 @@ def _rows_of_release(path: Path, choice: _Choice, *, raw: bool) -> _DictionaryRo
     def read() -> _Columns:
         if now is not None:
             return now
-        with _tables(path, keep_suppressed=choice.keep_suppressed) as tables:
+        with _tables(path, choice) as tables:
             return _columns_of_release(*tables, cuis, choice)
 
     return _DictionaryRows(
@@ -821,6 +820,7 @@ def read_dictionary(
     types: Sequence[str] | None = None,
     *,
     keep_suppressed: bool = False,
+    standard: bool = False,
     raw: bool = False,
 ) -> Dictionary:
     """Reads a dictionary.
@@ -842,6 +842,7 @@ def read_dictionary(
         Syndrome"] or both in one string, in whatever case.
       keep_suppressed: of a release, keep terms that are obsolete or suppressed, too. A dataset has
         them or not, as it was built.
+      standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
 
@@ -861,8 +862,15 @@ def read_dictionary(
         tuple(concepts_of or ()),
         tuple(types or ()),
         keep_suppressed,
+        standard,
     )
     from_source = is_release(path)
+    if standard and not from_source:
+        raise BadInput(
+            f"{path}: found --dictionary-standard; expected OMOP's vocabularies (folder, .zip or "
+            "CONCEPT.csv): leave it out. A dataset has standard concepts alone if it is built with "
+            "--standard"
+        )
     if keep_suppressed and not from_source:
         raise BadInput(
             f"{path}: found --dictionary-keep-suppressed; expected a release or an ontology, whose "
@@ -873,7 +881,7 @@ def read_dictionary(
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
             "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
-            "(.obo), or a release of the UMLS, SNOMED CT or LOINC"
+            "(.obo), a release of the UMLS, SNOMED CT or LOINC, or OMOP's vocabularies"
         )
     medic = None
     if from_source or path.is_dir():

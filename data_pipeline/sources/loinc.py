@@ -43,12 +43,9 @@ def read_loinc(
     Raises:
       BadInput: missing files or columns, or a malformed row, with file and line.
     """
-    files = {}
-    place = root.parent if root.is_file() and root.suffix.lower() != ".zip" else root
-    for path, file in unpack_matching(place, FILE, scratch):
-        files[file["file"].lower()] = (path, file)
-    if root.is_file() and root.suffix.lower() != ".zip":
-        files["loinc.csv"] = (root, {"file": root.name, "bytes": root.stat().st_size})
+    files = {
+        file["file"].lower(): (path, file) for path, file in unpack_matching(root, FILE, scratch)
+    }
     if "loinc.csv" not in files:
         raise BadInput(f"{root} has no Loinc.csv; expected a release of LOINC: give its folder")
     table = read_table(files["loinc.csv"][0], separator=",")

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from data_pipeline.process import BadInput
-from data_pipeline.sources import loinc, snomed
+from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import release_paths
 from data_pipeline.sources.rrf import read_rrf
@@ -19,8 +19,8 @@ from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_
 
 EXPECTED = (
     "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), an OBO ontology (.obo, .obo.gz), a table "
-    "of terms (.tsv, .csv, .xlsx), a release of SNOMED CT (Snapshot folder or .zip) or of LOINC "
-    "(folder, .zip or Loinc.csv)"
+    "of terms (.tsv, .csv, .xlsx), a release of SNOMED CT (Snapshot folder or .zip), of LOINC "
+    "(folder, .zip or Loinc.csv), or OMOP's vocabularies from Athena (folder, .zip or CONCEPT.csv)"
 )
 
 
@@ -32,6 +32,7 @@ class _Kind(StrEnum):
     TERMS = "table of terms"
     SNOMED = "SNOMED CT release"
     LOINC = "LOINC release"
+    OMOP = "OMOP vocabularies"
 
 
 def _kind_of(path: Path) -> _Kind:
@@ -44,6 +45,8 @@ def _kind_of(path: Path) -> _Kind:
         raise BadInput(f"{path} does not exist; expected {EXPECTED}")
     name = path.name.lower()
     if path.is_file() and name != "loinc.csv" and not name.endswith(".zip"):
+        if omop.is_concepts(path):
+            return _Kind.OMOP
         if name.endswith((".obo", ".obo.gz")):
             return _Kind.OBO
         return _Kind.TERMS if is_terms(path) else _Kind.RRF
@@ -57,6 +60,8 @@ def _kind_of_release(names: Iterable[str]) -> _Kind | None:
         return _Kind.RRF
     if any(name.removeprefix("x").startswith("sct2_concept_") for name in lower):
         return _Kind.SNOMED
+    if {"concept.csv", "vocabulary.csv"} <= set(lower):
+        return _Kind.OMOP
     return _Kind.LOINC if "loinc.csv" in lower else None
 
 
@@ -76,7 +81,8 @@ def _names(path: Path) -> list[str]:
 def is_release(path: Path) -> bool:
     """Whether a path is an ontology, a release or an archive: a source that is no table."""
     is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
-    return is_file or _kind_of_release(_names(path)) is not None
+    is_table = path.is_file() and omop.is_concepts(path)
+    return is_file or is_table or _kind_of_release(_names(path)) is not None
 
 
 def source_paths(path: Path) -> list[Path]:
@@ -88,11 +94,11 @@ def source_paths(path: Path) -> list[Path]:
     kind = _kind_of(path)
     if kind == _Kind.TERMS:
         return terms_paths(path)
-    if kind == _Kind.LOINC and path.name.lower() == "loinc.csv":
-        return sorted(one for one in path.parent.iterdir() if loinc.FILE.fullmatch(one.name))
-    if kind in (_Kind.SNOMED, _Kind.LOINC) and path.is_dir():
-        wanted = snomed.FILE if kind == _Kind.SNOMED else loinc.FILE
-        return sorted(one for one in path.rglob("*") if wanted.fullmatch(one.name))
+    wanted = {_Kind.SNOMED: snomed.FILE, _Kind.LOINC: loinc.FILE, _Kind.OMOP: omop.FILE}.get(kind)
+    if wanted is not None and (path.is_dir() or path.suffix.lower() != ".zip"):
+        near = path.rglob("*") if path.is_dir() else path.parent.iterdir()
+        found = {one for one in near if wanted.fullmatch(one.name)}
+        return sorted(found if path.is_dir() else found | {path})
     return [path] if kind != _Kind.RRF else release_paths(path)
 
 
@@ -101,6 +107,8 @@ def read_source(
     scratch: Path,
     synonym_scopes: Iterable[str] = ("EXACT",),
     release: str | None = None,
+    *,
+    standard: bool = False,
 ) -> Source:
     """The source at `path`; what is packed is unpacked into `scratch`, which need not exist.
 
@@ -109,11 +117,19 @@ def read_source(
       scratch: a folder that the caller removes.
       synonym_scopes: synonyms of an OBO ontology; with RELATED, LOINC's related names.
       release: name of the release; None: from the files.
+      standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
 
     Raises:
       BadInput: for missing or malformed files.
     """
     kind = _kind_of(path)
+    if kind == _Kind.OMOP:
+        return omop.read_omop(path, scratch, release, standard=standard)
+    if standard:
+        raise BadInput(
+            f"{path} is a {kind.value}, which has no standard concepts; expected OMOP's "
+            "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
+        )
     scopes = tuple(scope.upper() for scope in synonym_scopes)
     if kind == _Kind.OBO:
         return read_obo(path, scopes, release)

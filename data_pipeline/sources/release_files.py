@@ -1,4 +1,4 @@
-"""Finds the .RRF files of a terminology release as downloaded, and unpacks them.
+"""Finds the files of a terminology release as downloaded, and unpacks them.
 
 A release is a folder (META/, its parent, or the files themselves), a .zip, a folder or .zip of .nlm
 files (zip archives by another name), with each file plain, as .gz, or as split parts
@@ -15,15 +15,17 @@ import shutil
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+import polars as pl
+
 from data_pipeline import process
-from data_pipeline.files.tables import check_unpacked
+from data_pipeline.files.tables import bounded_lines, check_unpacked
 from data_pipeline.process import BadInput, progress_bar
 
 _WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
@@ -90,9 +92,9 @@ def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
 
 
 def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[tuple[Path, dict]]:
-    """The files in a folder, or in a .zip, whose names match a pattern, sorted by name.
+    """The files in a folder, in a .zip, or beside another file, whose names match a pattern.
 
-    Returns:
+    Returns, sorted by name:
       (plain file, {"file": its name, "bytes": its size}) of each; those of a .zip are unpacked into
       `scratch`.
 
@@ -110,9 +112,55 @@ def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[
         ]
 
 
+def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str]]) -> pl.LazyFrame:
+    """A lazy table of a tab-separated UTF-8 file, in which every column is a string, "" if empty.
+
+    Quotation marks are characters. Each line is checked first, since a CSV reader fills short lines
+    with blanks without a word.
+
+    Args:
+      columns: what the first line must name.
+      header: reads the names in the first line.
+
+    Raises:
+      BadInput: with file and line, for another header, a broken line, or bytes that are not UTF-8.
+    """
+    again = "fetch or unpack the file again"
+    with reading(path), path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file, str(path)), start=1):
+            if number == 1 and header(line.decode("utf-8-sig", errors="replace")) != columns:
+                raise BadInput(
+                    f"{path}:1: found the header {line[:200].decode(errors='replace').strip()!r}; "
+                    f"expected {' '.join(columns)}, with tabs between: {again}"
+                )
+            found = line.count(b"\t") + 1
+            if found != len(columns) or not line.endswith(b"\n"):
+                raise BadInput(
+                    f"{path}:{number}: found {found} columns; expected {len(columns)} and a line "
+                    f"break, so it is cut off or damaged: {again}"
+                )
+            if not line.isascii():
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    byte = line[error.start]
+                    raise BadInput(
+                        f"{path}:{number}: found byte 0x{byte:02x}, which is not UTF-8: {again}"
+                    ) from error
+            if not number % 100_000:
+                process.poll()
+    return pl.scan_csv(
+        path,
+        separator="\t",
+        quote_char=None,
+        schema=dict.fromkeys(columns, pl.String),
+        glob=False,
+    ).select(pl.all().fill_null(""))
+
+
 def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Iterator[_Part]:
-    if root.is_dir():
-        for path in root.rglob("*"):
+    if root.suffix.lower() != ".zip" or root.is_dir():
+        for path in root.rglob("*") if root.is_dir() else root.parent.iterdir():
             if wanted.fullmatch(path.name) and path.is_file():
                 yield _Part(str(path.parent), path.name, path.stat().st_size, path)
         return

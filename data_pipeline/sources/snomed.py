@@ -14,10 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from data_pipeline import process
-from data_pipeline.files.tables import bounded_lines
 from data_pipeline.process import BadInput
-from data_pipeline.sources.release_files import unpack_matching
+from data_pipeline.sources.release_files import scan_tabbed, unpack_matching
 from data_pipeline.sources.source import ATOMS, Source, both_directions
 from data_pipeline.sources.term_tables import umls_language
 
@@ -104,7 +102,7 @@ def read_snomed(root: Path, scratch: Path, release: str | None = None) -> Source
 def _active_or_not(kind: str, paths: list[Path]) -> pl.DataFrame:
     """The rows of files of one kind, active as a bool; the newest row of each component."""
     columns = _COLUMNS[kind]
-    tables = [_read(path, columns) for path in paths]
+    tables = [scan_tabbed(path, columns, _header).collect() for path in paths]
     if not tables:
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.String) | {"active": pl.Boolean})
     rows = pl.concat(tables)
@@ -114,45 +112,8 @@ def _active_or_not(kind: str, paths: list[Path]) -> pl.DataFrame:
     return rows.with_columns(pl.col("active") == "1")
 
 
-def _read(path: Path, columns: list[str]) -> pl.DataFrame:
-    _check_lines(path, columns)
-    return pl.read_csv(
-        path,
-        separator="\t",
-        quote_char=None,
-        schema=dict.fromkeys(columns, pl.String),
-        glob=False,
-    ).fill_null("")
-
-
-def _check_lines(path: Path, columns: list[str]) -> None:
-    """Raise BadInput, with file and line, for a wrong header, a broken line, or bytes that are not
-    UTF-8.
-    """
-    again = "fetch or unpack the file again"
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, str(path)), start=1):
-            found = line.count(b"\t") + 1
-            if number == 1 and line.decode(errors="replace").strip().split("\t") != columns:
-                raise BadInput(
-                    f"{path}:1: found the header {line[:200].decode(errors='replace').strip()!r}; "
-                    f"expected {' '.join(columns)}, with tabs between: {again}"
-                )
-            if found != len(columns) or not line.endswith(b"\n"):
-                raise BadInput(
-                    f"{path}:{number}: found {found} columns; expected {len(columns)} and a line "
-                    f"break, so it is cut off or damaged: {again}"
-                )
-            if not line.isascii():
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    byte = line[error.start]
-                    raise BadInput(
-                        f"{path}:{number}: found byte 0x{byte:02x}, which is not UTF-8: {again}"
-                    ) from error
-            if not number % 100_000:
-                process.poll()
+def _header(line: str) -> list[str]:
+    return line.strip().split("\t")
 
 
 def _names(descriptions: pl.DataFrame, language: pl.DataFrame) -> pl.DataFrame:

@@ -63,8 +63,10 @@ def test_what_of_a_dictionary_is_taken():
     def chosen(*words):
         return parsed(Options, words)[0].choices()
 
-    everything = {"languages": None, "sources": None, "types": None, "keep_suppressed": False}
+    everything = {"languages": None, "sources": None, "types": None}
+    everything |= {"keep_suppressed": False, "standard": False}
     assert chosen() == everything
+    assert chosen("--dictionary-standard") == everything | {"standard": True}
     assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
         assert chosen(languages, *words)["languages"] == ["ENG", "FRE"], words
