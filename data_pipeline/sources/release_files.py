@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import os
 import re
 import shutil
 import zipfile
@@ -22,10 +23,11 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+import numpy as np
 import polars as pl
 
 from data_pipeline import process
-from data_pipeline.files.tables import bounded_lines, check_unpacked
+from data_pipeline.files.tables import LONGEST_LINE, check_unpacked, too_long
 from data_pipeline.process import BadInput, progress_bar
 
 _WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
@@ -33,6 +35,7 @@ _FILE_NAME = re.compile(
     rf"({'|'.join(_WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
 )
 _COPY_BYTES = 8 << 20
+_CHECKED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,40 @@ def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[
         ]
 
 
+def whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
+    """A file in chunks of whole lines, with a progress bar.
+
+    Yields:
+      (the lines, whether they are the file's last one without the line break that was added here).
+
+    Raises:
+      BadInput: if the file cannot be read to its end, or has a line longer than `LONGEST_LINE`.
+    """
+    size, rest, lines = os.path.getsize(path), b"", 0
+    bar = progress_bar(
+        total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False
+    )
+    with reading(path), path.open("rb") as file, bar:
+        while chunk := file.read(_CHECKED_BYTES):
+            process.poll()
+            bar.update(len(chunk))
+            if end := chunk.rfind(b"\n") + 1:
+                yield rest + chunk[:end], False
+                lines += rest.count(b"\n") + chunk.count(b"\n")
+                rest = chunk[end:]
+            else:
+                rest += chunk
+            if len(rest) > LONGEST_LINE:
+                raise too_long(str(path), lines + 1)
+        if file.tell() != size:
+            raise BadInput(
+                f"{path}: {file.tell():,} bytes could be read, expected {size:,}: the file changed "
+                "or was cut off meanwhile. Give the same command again when it is whole."
+            )
+    if rest:
+        yield rest + b"\n", True
+
+
 def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str]]) -> pl.LazyFrame:
     """A lazy table of a tab-separated UTF-8 file, in which every column is a string, "" if empty.
 
@@ -125,30 +162,35 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
     Raises:
       BadInput: with file and line, for another header, a broken line, or bytes that are not UTF-8.
     """
-    again = "fetch or unpack the file again"
-    with reading(path), path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, str(path)), start=1):
-            if number == 1 and header(line.decode("utf-8-sig", errors="replace")) != columns:
+    again, before = "fetch or unpack the file again", 0
+    for chunk, cut_off in whole_lines(path):
+        data = np.frombuffer(chunk, np.uint8)
+        ends = np.flatnonzero(data == ord("\n"))
+        tabs = np.searchsorted(np.flatnonzero(data == ord("\t")), ends)
+        found = np.diff(tabs, prepend=0) + 1
+        if not before:
+            line = chunk[: ends[0]].decode("utf-8-sig", errors="replace").rstrip("\r")
+            if header(line) != columns:
                 raise BadInput(
-                    f"{path}:1: found the header {line[:200].decode(errors='replace').strip()!r}; "
-                    f"expected {' '.join(columns)}, with tabs between: {again}"
+                    f"{path}:1: found the header {line[:200].strip()!r}; expected "
+                    f"{' '.join(columns)}, with tabs between: {again}"
                 )
-            found = line.count(b"\t") + 1
-            if found != len(columns) or not line.endswith(b"\n"):
+        if cut_off or (found != len(columns)).any():
+            row = int((found != len(columns)).argmax())
+            raise BadInput(
+                f"{path}:{before + row + 1}: found {found[row]} columns; expected {len(columns)} "
+                f"and a line break, so it is cut off or damaged: {again}"
+            )
+        if not chunk.isascii():
+            try:
+                chunk.decode()
+            except UnicodeDecodeError as error:
+                row = int(np.searchsorted(ends, error.start))
                 raise BadInput(
-                    f"{path}:{number}: found {found} columns; expected {len(columns)} and a line "
-                    f"break, so it is cut off or damaged: {again}"
-                )
-            if not line.isascii():
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    byte = line[error.start]
-                    raise BadInput(
-                        f"{path}:{number}: found byte 0x{byte:02x}, which is not UTF-8: {again}"
-                    ) from error
-            if not number % 100_000:
-                process.poll()
+                    f"{path}:{before + row + 1}: found byte 0x{chunk[error.start]:02x}, which is "
+                    f"not UTF-8: {again}"
+                ) from error
+        before += len(ends)
     return pl.scan_csv(
         path,
         separator="\t",

@@ -7,17 +7,13 @@ reader fills short lines with blanks without a word.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from data_pipeline import process
-from data_pipeline.files.tables import LONGEST_LINE, too_long
-from data_pipeline.process import BadInput, progress_bar
-from data_pipeline.sources.release_files import Release, reading, unpack_beside, unpack_release
+from data_pipeline.process import BadInput
+from data_pipeline.sources.release_files import Release, unpack_beside, unpack_release, whole_lines
 from data_pipeline.sources.source import Source, no_retired
 
 COLUMNS = {
@@ -41,7 +37,6 @@ _VALUES: dict[str, dict[str, _Rule]] = {
     "MRFILES": {},
 }
 _NO_CODE = "NOCODE"  # the UMLS writes it where a vocabulary has no codes
-_CHUNK_BYTES = 16 << 20
 _NEWLINE, _PIPE = ord("\n"), ord("|")
 
 
@@ -95,42 +90,12 @@ def _check_lines(path: Path, name: str) -> int:
     does not end in a pipe, that holds bytes that are not UTF-8 or a value that its column cannot
     have (`_VALUES`); and if the file cannot be read to its end.
     """
-    rows, rest = 0, b""
-    for chunk in _chunks(path):
-        end = chunk.rfind(b"\n") + 1
-        if end:
-            rows += _check_chunk(rest + chunk[:end], path, rows, name)
-            rest = chunk[end:]
-        else:
-            rest += chunk
-        if len(rest) > LONGEST_LINE:
-            raise too_long(str(path), rows + 1)
-    if rest:  # no line break at the end of the file: whole, or cut off?
-        rows += _check_chunk(rest + b"\n", path, rows, name, cut_off=True)
+    rows = 0
+    for chunk, cut_off in whole_lines(path):
+        rows += _check_chunk(chunk, path, rows, name, cut_off)
     if not rows:
         raise BadInput(f"{path} is empty; expected rows of {len(COLUMNS[name].split())} columns")
     return rows
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, in chunks, with a progress bar."""
-    size = os.path.getsize(path)
-    with (
-        reading(path),
-        open(path, "rb") as file,
-        progress_bar(
-            total=size, desc=f"check {path.name}", unit="B", unit_scale=True, leave=False
-        ) as bar,
-    ):
-        while chunk := file.read(_CHUNK_BYTES):
-            process.poll()
-            bar.update(len(chunk))
-            yield chunk
-        if file.tell() != size:
-            raise BadInput(
-                f"{path}: {file.tell():,} bytes could be read, expected {size:,}: the file changed "
-                "or was cut off meanwhile. Give the same command again when it is whole."
-            )
 
 
 def _check_chunk(

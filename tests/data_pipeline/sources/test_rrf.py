@@ -206,7 +206,7 @@ def test_a_value_that_its_column_cannot_have(tmp_path, name, old, new, message):
 
 def test_bytes_that_are_not_utf8(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "data_pipeline.sources.rrf._CHUNK_BYTES", 200
+        "data_pipeline.sources.release_files._CHECKED_BYTES", 200
     )  # lines are counted over chunks
     folder = write_release(tmp_path / "META")
     data = (folder / "MRCONSO.RRF").read_bytes().replace("ë".encode(), b"\xeb")
