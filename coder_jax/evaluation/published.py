@@ -305,7 +305,7 @@ QUAERO = (
 # -------------------------------------------------------------------------------------------------
 # The tables of Phan et al. 2019 (BNE), as printed.
 #
-# The paper searches the names that UMLS 2018AA has for the diseases or chemicals of CTD, a larger
+# The paper searches names of UMLS and maps their concepts to CTD's identifiers (4.3), a larger
 # dictionary than MEDIC alone: compare the distances between rows, not their levels. XM answers a
 # mention that the training annotations have as they do. What others reached is as the paper
 # quotes it.

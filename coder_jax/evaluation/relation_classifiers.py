@@ -177,7 +177,7 @@ def _predict(
 # CODER paper, section 4.6 and appendix A.4 (v1, section 4.4): y = softmax(W [e_h, e_t] + b),
 # trained with cross-entropy for 50 epochs; the score is the accuracy on the test pairs. The vectors
 # are fixed features (learning rate 1e-3, batches of 512 pairs) or trained along (encoders: 2e-5, 96
-# pairs; word and concept vectors: 1e-3, and 512 pairs as in the released code).
+# pairs; word and concept vectors: 1e-3, 512 pairs).
 
 FINE_TUNING = ClassifierSettings(batch_pairs=96, learning_rate=2e-5)
 # Of word and concept vectors, fixed or trained along: the released code's rate is constant there.

@@ -529,7 +529,7 @@ class Bert(nnx.Module):
     ) -> jax.Array:
         """float32 [N, D], one vector per pair: the mean over [CLS] and its probes.
 
-        Liang, Xue, Ruan 2021, equation 10. The arguments are those of a call; a segment is a pair.
+        Liang, Xue, Ruan 2021, section 3.2. The arguments are those of a call; a segment is a pair.
         """
         hidden_RLD = self(tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes)
         read_RL = jnp.where(positions_RL <= probes.number, segments_RL, 0)

@@ -104,7 +104,7 @@ from data_pipeline.terminology.cleaning import clean, with_cleaning
 #
 # Phan, Sun, Tay 2019, section 3.2: :math:`\ell(x) = \log(1 + e^{-x})`, equations 3 to 5 as
 # rewritten under "Distance Function and Optimization", with one negative of the mini-batch for each
-# name.
+# name. The paper prints sums; here each loss is a mean.
 
 Negatives = Literal["random", "hardest"]
 _LOSSES = ("synonym", "concept", "context")
@@ -285,7 +285,7 @@ class NameModel:
     characters: int = 50
     """Width of a character's vector (section 4)."""
     hidden: int = 200
-    """Width of both BiLSTMs in each direction (section 4)."""
+    """Width of both BiLSTMs (section 4) in each direction (the released checkpoints)."""
     cell: Cell = "plain"
     """Of the LSTMs: plain (the paper says BiLSTM and no more), or coupled input and forget gates
     with a learned start (the released code)."""
@@ -461,7 +461,10 @@ class BneSystem(System):
     # ---- The loss ----
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """L_syn + L_def + L_ctx (equation 6), each the mean over the names of the step."""
+        """L_syn + L_def + L_ctx (equation 6), each the mean over the names that have its target.
+
+        The paper prints sums (equations 3 to 5).
+        """
         config = self.config(recorded_start)
         rate = self.model.dropout if dropout else 0.0
 

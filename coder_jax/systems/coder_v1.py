@@ -178,7 +178,7 @@ def _transe_loss(group: Group, margin: float) -> tuple[jax.Array, jax.Array]:
 
 
 def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
-    """The mean cross-entropy of terms' semantic types, and the accuracy.
+    """The mean cross-entropy of terms' semantic types (the paper prints a sum), and the accuracy.
 
     Terms whose concept has no type do not count.
     """
@@ -196,14 +196,15 @@ def _semantic_type_loss(group: Group) -> tuple[jax.Array, jax.Array]:
 #
 # | value | where it stands |
 # |---|---|
-# | 256 terms in a group; 8 groups in a step; rate 2e-5 | paper, sections 3.2 and B.1 |
+# | 256 in a group, 8 groups in a step; rate 2e-5; mu 1, margin 1 | paper, B.1; that 256 are terms:
+#     released code |
 # | at most 8 pairs of a triplet | released code; the paper, 3.2: at most 8 terms of a concept |
-# | mu 1, margin 1 | paper, section 3 |
+# | a corrupted tail for each pair | released code; the paper, 3.2: one for each triplet |
 # | AdamW's decay 0.01, its eps 1e-8, clipping to norm 1, warm-up 10,000 | released code alone |
 # | 125,000 updates: "1M steps" of micro-batches, every eighth followed by an update | released code
 #     |
 
-_PAIRS = 85  # of a group: heads, tails and corrupted tails fill the paper's 256 terms but for one
+_PAIRS = 85  # of a group: heads, tails and corrupted tails are 255 terms; the paper has 256 (B.1)
 
 
 def coder_v1_eng() -> Config[CoderV1System]:
@@ -217,13 +218,14 @@ def coder_v1_eng() -> Config[CoderV1System]:
     micro-batches of 256 terms of which every eighth is followed by an update: 125,000 updates. That
     fits the week: 423 terms a second are 7 TFLOP/s at 32 tokens a term, while 1,000,000 updates
     would be four times the card's float32 peak. This is an inference, not a sentence of the paper.
-    If they are updates: --steps 1000000. `coder_eng` counts the same way; the warm-up is that of
-    the released code, which counts it in updates.
+    If they are updates: --steps 1000000. `coder_eng` counts the same way. The paper has no warm-up;
+    10,000 is that of the released code, which counts it in updates.
 
     A group as in the released code: of a triplet at most 8 pairs, as many as head and tail both
     have terms for, none of which is shown twice; further triplets until the group is full; and for
-    each pair a corrupted tail of its own, a term of another random concept. The paper allows 8
-    terms of a concept in a batch; a concept of several triplets may have more here.
+    each pair a corrupted tail of its own, a term of another random concept. The paper takes one
+    corrupted concept for each triplet, with up to 8 of its terms. It allows 8 terms of a concept in
+    a batch; a concept of several triplets may have more here.
     """
     return Config(
         recipe="coder_v1_eng",

@@ -248,9 +248,10 @@ class _OwnNames(NamedTuple):
 # -------------------------------------------------------------------------------------------------
 # Negative names of mentions that stay fixed during training.
 #
-# Four strategies of Liang, Xue and Ruan (arXiv 2101.09101, section 4.5); the fifth, online, depends
-# on the encoder. A negative is never a gold of its mention: no name of one of its gold concepts,
-# and no name of another concept that has the tokens of one, which no encoder could tell from it.
+# Four strategies of Liang, Xue and Ruan (arXiv 2101.09101, section 3.1.2); the fifth, online,
+# depends on the encoder. A negative is never a gold of its mention: no name of one of its gold
+# concepts, and no name of another concept that has the tokens of one, which no encoder could tell
+# from it.
 
 Strategy = Literal["random", "tf-idf", "tree", "keywords"]
 _NEEDED: dict[Strategy, str] = {

@@ -201,6 +201,9 @@ def with_means(
 ) -> np.ndarray:
     """The rows; zero rows become the normalized mean of their terms (equation 6).
 
+    The vectors have unit length, as in the released code; equation 6 sums them as equation 4 leaves
+    them.
+
     At the length of the rows that were learnt, as in the released code: it changes no score, but
     Adam moves each number of a row by about the learning rate, so that it turns a short row away
     from where it started.

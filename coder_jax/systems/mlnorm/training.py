@@ -488,9 +488,9 @@ class MLNormSystem(EncoderSystem):
 #
 # Wajsbürt, Sarfati and Tannier 2021, section 4.3.2. The vectors of all terms are made once.
 # Concepts that the first step has not learnt start at the mean of their terms (equation 6). For
-# each term the k concepts of its group with the nearest rows are found once (equation 7); a step
-# tells the concept of each of its terms from all candidates of its terms, and moves only these
-# rows.
+# each term the k concepts of its group with the nearest rows are found once (equation 7; with the
+# means among the rows, as in the released code); a step tells the concept of each of its terms from
+# all candidates of its terms, and moves only these rows.
 
 _TERMS_AT_ONCE = 16_384
 _ONCE = 1 << 40  # steps: more than any run has
@@ -518,7 +518,8 @@ class MLNormClassesSystem(EncoderSystem):
     scale: float = 20.0
     """s, by which cosines are multiplied in the softmax."""
     candidates: int = 100
-    """k, the nearest concepts of its group from which the concept of a term is told."""
+    """k: how many nearest concepts of its group each term adds. The softmax runs over the concepts
+    and candidates of all terms of the step."""
     means: Literal["new", "all"] = "new"
     """Which rows start at the mean of their concept's terms: those that the first step has not
     learnt (the paper), or all (the released code)."""
@@ -535,7 +536,8 @@ class MLNormClassesSystem(EncoderSystem):
 
     def hyperparameters(self) -> dict[str, Any]:
         return {
-            "softmax": f"{self.scale:g} x cosine, over {self.candidates} candidates of each term",
+            "softmax": f"{self.scale:g} x cosine, over the candidates of all terms of a step, "
+            f"{self.candidates} of each",
             "trained": "classes alone",
         }
 
@@ -790,14 +792,18 @@ class MLNormClassesSystem(EncoderSystem):
 # | value | where it stands |
 # |---|---|
 # | mean of the word pieces, linear to 350, ReLU, batch norm, 20 x cosine | paper, 4.2 and 5 |
+# | batch norm's scale and shift | released code alone |
 # | the softmax over the concepts of the mention's semantic group | paper, equation 5; the released
 #     code takes all concepts in step 1: --no-within-group |
-# | 128 terms a step, each once an epoch, and each training mention; dropout 0.2; terms of at most
-#     100 tokens | paper, 5 |
-# | encoder 2e-5 after a warm-up of a tenth, head and classes 8e-3 without; all fall to 0 | paper, 5
-#     |
+# | 128 terms a step; dropout 0.2; terms of at most 100 pieces | paper, 5; that [CLS] and [SEP] are
+#     among them: released code |
+# | each term once an epoch, and each training mention | released code alone |
+# | encoder 2e-5, head and classes 8e-3; Adam with 0.9 and 0.999 | paper, 5 |
+# | encoder after a warm-up of a tenth, head and classes without; all fall to 0 | paper, 4.3.2; that
+#     step 2 falls from its first step on: released code |
+# | ten semantic groups | released code; of the corpus: paper, 3.2 |
 # | classes from Xavier's uniform, head as PyTorch begins a linear layer | released code alone |
-# | Adam without weight decay, gradients not clipped | released code alone |
+# | no weight decay, gradients not clipped | released code alone |
 
 
 def mlnorm() -> Config[MLNormSystem]:
@@ -811,10 +817,10 @@ def mlnorm() -> Config[MLNormSystem]:
         python -m coder_jax evaluate --model runs/s1 --threshold 0.5 --json s1.json \\
             --benchmark quaero=QUAERO_FrenchMed
 
-    Five hours on one P40 in the paper. Its score with French and English terms alone: F1 .678 on
-    Quaero's EMEA of 2015, without answers whose probability is below 0.5 (table 5). 15 epochs of
-    its terms, 128 a step; UMLS 2014AB has some 720,000 (table 1), which makes 85,000 steps. Not
-    trained to its end here.
+    Five hours on one P40 in the paper. Its score with French and English terms alone, it seems: F1
+    .678 on Quaero's EMEA of 2015, without answers whose probability is below 0.5 (table 5; our copy
+    lost the names of its rows). 15 epochs of its terms, 128 a step; UMLS 2014AB has some 720,000
+    (table 1), which makes 85,000 steps. Not trained to its end here.
     """
     optimizer = OptimizerConfig(
         epochs=15, steps=84_900, warmup_steps=0.1, weight_decay=0.0, clip_norm=0.0

@@ -39,15 +39,15 @@ from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
 
 RecallForm = Literal["sum", "max"]
 Fusion = Literal["mean", "recall", "rank"]
-_THRESHOLD = 0.8  # theta: a fourth and further concepts score more (section 3.3)
+_THRESHOLD = 0.8  # theta (section 4.2): a fourth and further concepts score more (3.3)
 
 
 def _recall_scores(distances_MK: np.ndarray, form: RecallForm = "sum") -> np.ndarray:
-    """float64 [M, k]: 1 - d_i / sum_j d_j (equation 12), or 1 - d_i / max_j d_j.
+    """float64 [M, k]: 1 - d_i / sum_j d_j (section 3.3), or 1 - d_i / max_j d_j.
 
     The paper's form leaves all of ten candidates near .9, so that the ranker decides alone but
-    where candidates are close; the authors' code has the other one. Where all distances are 0 all
-    score 1.
+    where candidates are close; its table 5 has other values. The authors' code has the other form.
+    Where all distances are 0 all score 1.
     """
     distances = distances_MK.astype(np.float64)
     over = distances.sum(axis=1) if form == "sum" else distances.max(axis=1)
@@ -61,7 +61,7 @@ def fused_scores(
     fusion: Fusion = "mean",
     form: RecallForm = "sum",
 ) -> np.ndarray:
-    """float64 [M, k]: (recall score + rank score) / 2 (equations 12 and 13), or one of both.
+    """float64 [M, k]: (recall score + rank score) / 2 (section 3.3), or one of both.
 
     Args:
         distances_MK: of the candidates.
@@ -410,7 +410,7 @@ def ranked(
         choice: how the two become one.
     """
     choice = choice or Choice()
-    # theta was tuned for scores with a ranker; distances alone leave all scores above it.
+    # theta is for scores with a ranker; distances alone leave all scores above it.
     alone = probability_MK is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
     scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)

@@ -531,7 +531,7 @@ class RankSystem(EncoderSystem):
         if self.model.pooling != "cls":
             raise BadInput(
                 f"--pooling {self.model.pooling}: a ranker's vector of a pair is the mean over "
-                "[CLS] and the probes of keywords (equation 10), and none other is learnt; leave "
+                "[CLS] and the probes of keywords (section 3.2), and none other is learnt; leave "
                 "--pooling out, and give another --out if a run began with it"
             )
 
@@ -554,7 +554,7 @@ class RankSystem(EncoderSystem):
     # ---- The loss ----
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """Mean binary cross-entropy over the pairs (equation 11)."""
+        """Mean binary cross-entropy over the pairs (equation 10)."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
         number, after = len(recorded_start.keyword_kinds), self.mask == "after"
@@ -669,14 +669,14 @@ def _neighbours(terms: int) -> np.ndarray:
 # | value | where it stands |
 # |---|---|
 # | margin 1 on raw Euclidean distances; 4 names of others per mention; 10 candidates | paper, 3.1.1
-#     and 4.2 |
+#     and 4.2; 4 for each concept of a mention: released code |
 # | online negatives, found anew each epoch; before the first step any names | paper, 3.1.2 |
 # | number of concepts 1, 2, 3 and more, from [CLS] through BERT's pooler | classes: paper, 3.1.1;
 #     pooler: released code alone |
 # | keyword masks after the softmax, not normalized again | paper, equation 9; the released code has
 #     them before it: --mask before |
 # | mean over [CLS] and probes, one output, binary cross-entropy; dropout of .3 before it | paper,
-#     equations 10 and 11; dropout: released code alone |
+#     3.2 and equation 10; dropout: released code alone |
 # | AdamW at 2e-5 | paper, 4.2 |
 # | 16 mentions or 64 pairs a step, constant rate, 20 epochs, the best by accuracy | released code
 #     alone |
