@@ -133,6 +133,12 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
             shards = sorted(
                 set(typed(read_json(index), _WeightIndex, str(index))["weight_map"].values())
             )
+            for shard in shards:
+                if Path(shard).name != shard:
+                    raise BadInput(
+                        f"{index}: found the weight file {shard!r}; expected the name of a file in "
+                        "the same folder, without a path: fetch the folder again"
+                    )
             absent = [shard for shard in shards if not (folder / shard).is_file()]
             if absent:
                 raise BadInput(

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
+from data_pipeline.files.tables import ZIP_ERRORS
 from data_pipeline.process import BadInput
 from data_pipeline.sources import loinc, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import release_paths
 from data_pipeline.sources.rrf import read_rrf
-from data_pipeline.sources.source import Source
+from data_pipeline.sources.source import Source, checked
 from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
@@ -69,7 +70,7 @@ def _names(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return [PurePosixPath(name).name for name in archive.namelist()]
-    except zipfile.BadZipFile:  # who reads it says so
+    except ZIP_ERRORS:  # who reads it says so
         return []
 
 
@@ -111,10 +112,14 @@ def read_source(
       release: name of the release; None: from the files.
 
     Raises:
-      BadInput: for missing or malformed files.
+      BadInput: for missing or malformed files, and for identifiers with control characters.
     """
-    kind = _kind_of(path)
     scopes = tuple(scope.upper() for scope in synonym_scopes)
+    return checked(_read(path, scratch, scopes, release), path)
+
+
+def _read(path: Path, scratch: Path, scopes: tuple[str, ...], release: str | None) -> Source:
+    kind = _kind_of(path)
     if kind == _Kind.OBO:
         return read_obo(path, scopes, release)
     if kind == _Kind.TERMS:

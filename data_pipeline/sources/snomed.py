@@ -130,6 +130,8 @@ def _check_lines(path: Path, columns: list[str]) -> None:
     UTF-8.
     """
     again = "fetch or unpack the file again"
+    if not path.stat().st_size:
+        raise BadInput(f"{path} is empty; expected {' '.join(columns)} and rows below: {again}")
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, str(path)), start=1):
             found = line.count(b"\t") + 1
