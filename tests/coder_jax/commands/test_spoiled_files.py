@@ -33,11 +33,16 @@ from coder_jax.export.relations import read_relations
 from coder_jax.mapping.coded_list import read_decisions
 from coder_jax.mapping.confidence import Cutoffs
 from coder_jax.mapping.normalizer import read_abbreviations
-from coder_jax.report.build import _model_subject
+from coder_jax.report.build import _load_subject
 from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
 from coder_jax.systems.trained_models import load_run
-from coder_jax.training.checkpoints import best_step, read_extra, read_notes, read_params
+from coder_jax.training.checkpoints import (
+    read_extra,
+    read_notes,
+    read_params,
+    read_saved_identity,
+)
 from coder_jax.training.metrics import _keep_lines_until, read_metrics
 from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.dictionary import read_dictionary
@@ -87,11 +92,8 @@ def folder(tmp_path_factory):
 def dataset(folder):
     opened = open_dataset(folder / "data", strings=True)
     values = dataclasses.asdict(opened)
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in values.items()
-        if name != "manifest"
-    }
+    del values["manifest"]
+    return repr(jax.tree.map(lambda one: getattr(one, "tolist", lambda: one)(), values))
 
 
 def run(folder):
@@ -131,11 +133,11 @@ def checkpoint(folder):
     """All that readers beside a training take from its last checkpoint."""
     run = folder / "run"
     arrays = read_params(run, 2), read_extra(run, 2)
-    return repr((jax.tree.map(np.asarray, arrays), read_notes(run, 2), best_step(run)))
+    return repr((jax.tree.map(np.asarray, arrays), read_notes(run, 2), read_saved_identity(run, 2)))
 
 
 def facts(folder):
-    subject = _model_subject("it", str(folder / "export"), None)
+    subject = _load_subject("it", str(folder / "export"))
     return subject.facts, subject.encoder.settings
 
 
@@ -204,7 +206,7 @@ FILES = {
     "length": ("plain/sentence_bert_config.json", plain, False, ()),
     "about vectors": ("v.npy.json", normalized, False, ()),
     "vectors": ("v.npy", normalized, True, ()),
-    "results": ("results.json", results, False, ("scoring", "versions")),
+    "results": ("results.json", results, False, ("scoring", "versions", "intervals")),
     "mentions": ("data/heldout/mentions.tsv", mentions, True, ()),
     "dictionary": ("data/heldout/dictionary.tsv", dictionary, True, ()),
 }

@@ -202,7 +202,7 @@ def test_strings_and_codes_of_the_source(tmp_path):
         ("C0000003", 0, "7"), ("C0000003", 0, "8"), ("C0000003", 2, "99"),
         ("C0000006", 1, "12"), ("C0000009", 0, "D9"),
     ]  # fmt: skip
-    as_cleaned = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "none")
+    as_cleaned = read_terminology(read_source(folder, tmp_path / "scratch"), Filters(), "none")
     held = dict(as_cleaned.terms.select("term", "strings").rows())
     assert held["Heart attack"] == [None, None] and held["HEART ATTACK"] == [None]
 
