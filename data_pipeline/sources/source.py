@@ -131,8 +131,8 @@ def plain_terms(terms: Sequence[str], where: str) -> list[str]:
 
 def _told(names: int) -> str:
     return (
-        f"{names:,} names had control characters, line separators or byte order marks, which "
-        "became blanks"
+        "control characters, line separators and byte order marks became blanks; names that had "
+        f"some: {names:,}"
     )
 
 

@@ -869,7 +869,7 @@ def test_odd_characters(write, capsys, name, rows, identifier):
     path = write(name, rows.format(*("", "\x0b")[:: 1 if first else -1]))
     read = read_dictionary(path)
     assert read.terms[0] == "sore limb" and read.concepts[0] == identifier
-    assert f"{path}: 1 names had control characters" in capsys.readouterr().err
+    assert "names that had some: 1" in capsys.readouterr().err
     assert read_entries(path)[0].names[0] == "sore limb"
     write(name, rows.format(*("\x01", "")[:: 1 if first else -1]))
     for reader in (read_dictionary, read_entries):

@@ -64,7 +64,8 @@ def test_names_lose_odd_characters_and_identifiers_are_refused(tmp_path, odd):
     plain = "Limbpain" if odd == "\ufeff" else "Limb pain"
     assert plain in source.atoms.collect()["term"].to_list()
     assert source.warnings == (
-        "1 names had control characters, line separators or byte order marks, which became blanks",
+        "control characters, line separators and byte order marks became blanks; names that had "
+        "some: 1",
     )
     assert not read("Limb pain", "Limb-pain").warnings
     for old, name in (
