@@ -216,7 +216,7 @@ def spoiled_zip(rng: random.Random, content: bytes) -> tuple[bytes, str, bool]:
         members[at], done = (name, inside), f"{name}: {change}"
     elif how == "twice":
         members.insert(
-            rng.randrange(len(members) + 1), (name, inside[: rng.randrange(len(inside))])
+            rng.randrange(len(members) + 1), (name, inside[: rng.randrange(len(inside) + 1)])
         )
     elif how == "gone":
         del members[at]
