@@ -11,8 +11,10 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Before jax and the others are imported: they read these once. A GPU is used by
 # `JAX_PLATFORMS=cuda bash launch/test.sh -n 0`.
@@ -51,6 +53,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """The run of the tests ends, with all its workers: so do the programs that it compiled."""
     if not hasattr(session.config, "workerinput"):
         shutil.rmtree(COMPILED, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """The last lines say what was not tried, and what it needs."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if not reasons:
+        return
+    terminalreporter.section(f"{len(skipped)} tests were not tried")
+    for reason, count in reasons.most_common():
+        install = " (see requirements-test.txt)" if reason.startswith("could not import") else ""
+        terminalreporter.write_line(f"{count:4}  {reason}{install}")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,7 +136,9 @@ def shared_data(repo: Path) -> Path:
     """The folder of openmeta and the public benchmarks, beside the repository."""
     path = repo.parent / "shared" / "data"
     if not path.is_dir():
-        pytest.skip(f"no {path}: data for measurements, not part of the project")
+        pytest.skip(
+            f"{path}, with openmeta and the public benchmarks, which are not part of the project"
+        )
     return path
 
 
@@ -129,7 +147,9 @@ def chip_path() -> Path:
     """The folder of CHIP-2019: chip_cdn_train.csv, ..._dev.csv, ..._test.csv and code.txt."""
     given = os.environ.get("CODER_JAX_CHIP2019", "")
     if not (Path(given) / "chip_cdn_train.csv").is_file():
-        pytest.skip("CODER_JAX_CHIP2019 names no folder of CHIP-2019, which may not be handed on")
+        pytest.skip(
+            "CHIP-2019, which may not be handed on: set CODER_JAX_CHIP2019 to a folder of it"
+        )
     return Path(given)
 
 

@@ -579,6 +579,8 @@ def products(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 # `whole_folder`: it becomes files, the work on it goes on, and several hosts write in it.)
 
 _ABOUT, _JOINED, _LOCK = "about.json", "joined.npy", "lock"
+_DELETE_CHUNK = "delete this file and give the same command again: it encodes these terms anew"
+_HEADER_BYTES = 128  # of a .npy file of two dimensions
 # From so many terms on, which take some half a minute, backends are compared on so many first.
 _COMPARED_FROM, _COMPARED_TERMS = 20_000, 512
 
@@ -620,11 +622,10 @@ def write_vectors(
         )
     held = f"{work}: another process is encoding there; wait for it, or stop it"
     with locked(work / _LOCK, held) if is_first() else nullcontext():
-        if not (work / _JOINED).exists():
-            _together(
-                lambda: _write_chunks(encoder, terms, work, about.vectors, progress=progress),
-                lambda: all(_chunk_file(work, number).exists() for number in range(terms.chunks)),
-            )
+        _together(
+            lambda: _write_chunks(encoder, terms, work, about.vectors, progress=progress),
+            lambda: all(_chunk_file(work, number).exists() for number in _unjoined(work, terms)),
+        )
         _together(
             lambda: _join(work, out, terms, about) if is_first() else None,
             lambda: _is_whole(out, about),
@@ -704,7 +705,8 @@ def _write_chunks(
     """
     from coder_jax.devices.hosts import host_count, host_index, is_first
 
-    mine = range(host_index(), terms.chunks, host_count())
+    left_to_join = _unjoined(work, terms)
+    mine = [one for one in left_to_join if one % host_count() == host_index()]
     missing = [number for number in mine if not _chunk_file(work, number).exists()]
     sizes = {n: min(terms.per_chunk, terms.count - n * terms.per_chunk) for n in mine}
     left = sum(sizes[number] for number in missing)
@@ -753,29 +755,57 @@ def _save_chunk(path: Path, vectors: np.ndarray, dtype: str) -> None:
         np.save(file, vectors.astype(dtype))
 
 
+def _unjoined(work: Path, terms: Terms) -> range:
+    """The numbers of the chunks that are not in joined.npy, or not whole there."""
+    rows = 0
+    if (work / _JOINED).exists():
+        about = read_identity(work / _ABOUT, VECTORS, AboutVectors).vectors
+        size = (work / _JOINED).stat().st_size - _HEADER_BYTES
+        rows = max(size, 0) // (about.width * np.dtype(about.dtype).itemsize)
+    joined = terms.chunks if rows >= terms.count else rows // terms.per_chunk
+    first = next((n for n in range(joined) if _chunk_file(work, n).exists()), joined)
+    return range(first, terms.chunks)
+
+
 def _join(work: Path, out: Path, terms: Terms, about: AboutVectors) -> None:
     """Appends the chunks to joined.npy, deleting each, and renames it to `out`."""
-    paths = [_chunk_file(work, number) for number in range(terms.chunks)]
     joined, dtype = work / _JOINED, np.dtype(about.vectors.dtype)
     shape = (terms.count, about.vectors.width)
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    first = next((n for n, path in enumerate(paths) if path.exists()), len(paths))
+    left = _unjoined(work, terms)
+    chunks = [_chunk_of(work, number, terms, shape[1], dtype) for number in left]
     with joined.open("r+b" if joined.exists() else "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         # The rows of deleted chunks are already there; those of the next chunk may be there in
         # part.
-        rows = min(first * terms.per_chunk, terms.count)
+        assert file.tell() == _HEADER_BYTES
+        rows = min(left.start * terms.per_chunk, terms.count)
         file.seek(rows * shape[1] * dtype.itemsize, os.SEEK_CUR)
         file.truncate()
-        for path in paths[first:]:
+        for chunk in chunks:
             process.poll()
-            np.load(path).tofile(file)
+            vectors = chunk[:]
+            if not np.isfinite(vectors).all():
+                raise BadInput(f"{chunk.path} has NaN or infinite values; {_DELETE_CHUNK}")
+            vectors.tofile(file)
             _flush(file)
-            path.unlink()
+            chunk.path.unlink()
     # In this order, as `_is_whole` is False until joined.npy is gone.
     write_identity(about_file(out), VECTORS, about)
     os.replace(joined, out.resolve())
     shutil.rmtree(work)
+
+
+def _chunk_of(work: Path, number: int, terms: Terms, width: int, dtype: np.dtype) -> RowsOfFile:
+    """A finished chunk, mapped; BadInput if it is damaged, or of another shape or type."""
+    chunk = RowsOfFile(_chunk_file(work, number), _DELETE_CHUNK)
+    rows = min(terms.per_chunk, terms.count - number * terms.per_chunk)
+    if (chunk.shape, chunk.dtype) != ((rows, width), dtype):
+        raise BadInput(
+            f"{chunk.path} holds {chunk.dtype} {chunk.shape}; expected {dtype} {(rows, width)}; "
+            f"{_DELETE_CHUNK}"
+        )
+    return chunk
 
 
 def read_vectors(

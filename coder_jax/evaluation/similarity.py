@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,7 @@ from coder_jax.evaluation.published import SIMILARITY, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import ABOUT, Row, Table, half, published_rows, spearman_interval
 from coder_jax.evaluation.vectors import TERMS, Vectors
-from data_pipeline.files.tables import content_hash, read_text, tab_separated
+from data_pipeline.files.tables import content_hash, read_rows, tab_separated
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
 
@@ -310,25 +308,26 @@ def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
 
 def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:
     """The pairs, and the groups of raters where there is no mean over all."""
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    column = {(header or "").strip().lower(): header for header in reader.fieldnames or ()}
+    rows = [row for row in read_rows(path, separator=",")[1] if row[1]]
+    header = rows[0][1] if rows else []
+    column = {name.strip().lower(): place for place, name in enumerate(header)}
     by_group = _MEAN.lower() not in column and any(group.lower() in column for group in _GROUPS)
     rated = _GROUPS if by_group else (_MEAN,)
-    missing = [header for header in (*_COLUMNS, *rated) if header.lower() not in column]
+    missing = [name for name in (*_COLUMNS, *rated) if name.lower() not in column]
     if missing:
         raise BadInput(
-            f"{path}:1: found the columns {', '.join(reader.fieldnames or ())}, without "
+            f"{path}:1: found the columns {', '.join(header)}, without "
             f"{', '.join(missing)}; expected Term1, Term2 and Mean (UMNSRS, MayoSRS), or Term1, "
             "Term2, Physicians and Coders (MiniMayoSRS)"
         )
     with_concepts = {"cui1", "cui2"} <= column.keys()
     pairs = []
-    for row in reader:
-        held = {name: (row[header] or "").strip() for name, header in column.items()}
-        ratings = tuple(held[header.lower()] for header in rated)
+    for number, fields in rows[1:]:
+        filled = [field.strip() for field in fields] + [""] * (len(header) - len(fields))
+        held = {name: filled[place] for name, place in column.items()}
+        ratings = tuple(held[name.lower()] for name in rated)
         concepts = (held["cui1"], held["cui2"]) if with_concepts else None
-        place = f"{path}:{reader.line_num}"
-        pairs.append(_Pair(place, held["term1"], held["term2"], ratings, concepts))
+        pairs.append(_Pair(f"{path}:{number}", held["term1"], held["term2"], ratings, concepts))
     return pairs, tuple(group.lower() for group in rated) if by_group else ()
 
 

@@ -133,11 +133,18 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
             shards = sorted(
                 set(typed(read_json(index), _WeightIndex, str(index))["weight_map"].values())
             )
-            absent = [shard for shard in shards if not (folder / shard).is_file()]
+            for shard in shards:
+                if Path(shard).name != shard:
+                    raise BadInput(
+                        f"{index}: found the weight file {shard[:200]!r}; expected the name of a "
+                        "file in the same folder, without a path: fetch the folder again"
+                    )
+            there = {file.name for file in folder.iterdir() if file.is_file()}
+            absent = [shard for shard in shards if shard not in there]
             if absent:
                 raise BadInput(
                     f"{folder}: {len(absent)} of {len(shards)} weight files are missing "
-                    f"({', '.join(absent)}), which {index.name} lists; fetch the folder again"
+                    f"({', '.join(absent):.200}), which {index.name} lists; fetch the folder again"
                 )
             return {name: t for shard in shards for name, t in read(folder / shard).items()}
     raise BadInput(

@@ -475,18 +475,29 @@ class Checkpoints:
         self.kept = _Kept(keep_steps, most)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=self.kept,
-            cleanup_tmp_directories=True,  # of saves that were killed
             todelete_subdir=None if self.remote else _DELETED,
             atomicity_options=_atomicity(self.folder),
         )
         _quieten()
         try:
+            self._clear_killed_saves()
             self.manager = ocp.CheckpointManager(self.folder, options=options)
             self._see_what_the_first_sees()
         except BaseException:
             if self.lock:
                 self.lock.close()
             raise
+
+    def _clear_killed_saves(self) -> None:
+        """Delete what killed saves left, before anything is read or saved.
+
+        Orbax would do it in the background and wait for it only before a save: a run that ends
+        without one, or fails early, would leave it, or a part of it.
+        """
+        if is_first() and self.folder.is_dir():
+            atomicity = _atomicity(self.folder)
+            for left in ocp.path.step.all_temporary_paths(self.folder, atomicity_options=atomicity):
+                epath.Path(left.get()).rmtree()
 
     def _see_what_the_first_sees(self) -> None:
         """Wait until this host sees the first host's steps; a network file system may lag."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
 from data_pipeline.sources.read_source import is_release, read_source
 from data_pipeline.sources.rrf import read_types
+from data_pipeline.sources.source import check_labels, plain_terms
 from data_pipeline.sources.term_tables import (
     EXPECTED,
     SAVE_AS_UTF8,
@@ -356,12 +358,22 @@ def _read_medic(path: Path) -> list[Entry] | None:
     if not path.is_file() or is_workbook(path):
         return None
     if (text := _ctd_text(path)) is not None:
-        return list(_diseases_of_ctd(text, path))
+        return _plain(_diseases_of_ctd(text, path), path)
     if not is_double_piped(path):
         return None
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")
     is_medic = _FIRST_FIELD.fullmatch(first.partition(DOUBLE_PIPE)[0].strip())
-    return _piped_entries(path) if is_medic else None
+    return _plain(_piped_entries(path), path) if is_medic else None
+
+
+def _plain(entries: Iterable[Entry], path: Path) -> list[Entry]:
+    """Entries whose names have no odd characters (`source.plain_terms`); BadInput for codes with
+    some.
+    """
+    found = list(entries)
+    check_labels((code for entry in found for code in entry.codes), str(path))
+    names = iter(plain_terms([name for entry in found for name in entry.names], str(path)))
+    return [Entry(one.codes, tuple(islice(names, len(one.names)))) for one in found]
 
 
 def _piped_entries(path: Path) -> list[Entry]:
@@ -594,7 +606,9 @@ def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
             f"{path}:{line}: found {len(header)} columns; expected 2: "
             f"term<TAB>CUI, or {EXPECTED}; the first row is {listed(header)}"
         )
-    return _chosen(term_table(path, dialect, rows), choice)
+    table = term_table(path, dialect, rows)
+    terms = plain_terms(table.frame["term"].to_list(), str(path))
+    return _chosen(replace(table, frame=table.frame.with_columns(term=pl.Series(terms))), choice)
 
 
 def _first_fields(path: Path) -> list[str]:
@@ -908,19 +922,18 @@ def read_dictionary(
                 "a release or an ontology, or a table whose header names such a column (language, "
                 f"vocabulary, semantic_type): give one of them, or no {option}"
             )
+    about: Mapping[str, AboutConcept] = {}
     if medic is not None:
-        rows_of_medic = _rows_of_medic(medic)
-        return Dictionary(
-            rows_of_medic.terms,
-            rows_of_medic.concepts,
-            str(path),
-            about_concepts=rows_of_medic.about_concepts,
-        )
-    if is_double_piped(path):
-        cuis, names = zip(*double_piped(path, 2, "CUI||name"), strict=True)
-        return Dictionary(list(names), list(cuis), str(path))
-    rows = _terms_first(two_columns(path, "term<TAB>CUI"), path)
-    return Dictionary([term for term, _ in rows], [cui for _, cui in rows], str(path))
+        of_medic = _rows_of_medic(medic)
+        terms, concepts, about = of_medic.terms, of_medic.concepts, of_medic.about_concepts
+    elif is_double_piped(path):
+        rows = double_piped(path, 2, "CUI||name")
+        concepts, terms = [cui for cui, _ in rows], [name for _, name in rows]
+    else:
+        pairs = _terms_first(two_columns(path, "term<TAB>CUI"), path)
+        terms, concepts = [term for term, _ in pairs], [cui for _, cui in pairs]
+    check_labels(concepts, str(path))
+    return Dictionary(plain_terms(terms, str(path)), concepts, str(path), about_concepts=about)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -949,8 +962,11 @@ def read_entries(path: Path) -> list[Entry]:
         for _, term, concept in dictionary.pairs():
             grouped.setdefault(concept, {dictionary.about(concept).preferred: None})[term] = None
         return [Entry((concept,), tuple(names)) for concept, names in grouped.items()]
-    if (medic := _read_medic(path)) is not None:
-        return medic
+    medic = _read_medic(path)
+    return _plain(_entries_of_table(path), path) if medic is None else medic
+
+
+def _entries_of_table(path: Path) -> list[Entry]:
     if not is_workbook(path) and is_double_piped(path):
         return _piped_entries(path)
     rows = rows_of(path)

@@ -74,6 +74,29 @@ SOURCE_ARRAYS = {
 # line stands for a string that equals the cleaned term.
 SOURCE_STRINGS = {"source_strings": "n_source_vocabularies", "codes": "code_vocabularies"}
 
+# What the entries of an array index, or count: each is below the length of that.
+_INDEXES = {
+    "term_languages": "languages",
+    "term_vocabularies": "vocabularies",
+    "types": "semantic_types",
+    "relations": "relations",
+    "occurrence_languages": "languages",
+    "source_vocabularies": "vocabularies",
+    "code_vocabularies": "vocabularies",
+}
+# Arrays of counts, which add up to the length of another.
+_COUNTS = {
+    "n_terms": "n_tokens",
+    "n_tokens": "tokens",
+    "n_vocabularies": "term_vocabularies",
+    "n_types": "types",
+    "n_triplets": "tails",
+    "n_source_strings": "n_source_vocabularies",
+    "n_source_vocabularies": "source_vocabularies",
+    "n_codes": "code_vocabularies",
+}
+_AT_LEAST_ONE = ("n_terms", "n_tokens", "n_source_strings")
+
 # The field of manifest.shards[i] that gives each array's length.
 _SIZES = {
     "n_terms": "concepts",
@@ -408,10 +431,12 @@ def open_dataset(
     wanted = [name for name in sizes if strings or name not in _FOR_READERS]
     arrays = {name: aligned(int(ends[name][-1]), dtypes[name]) for name in wanted}
     texts = (*STRINGS * strings, *(SOURCE_STRINGS if source else ()))
+    limits = {name: len(getattr(manifest, values)) for name, values in _INDEXES.items()}
+    limits |= {"tokens": manifest.tokenizer.vocab_size, "tails": manifest.counts.concepts}
 
     def read(index: int) -> dict[str, list[str]]:
         bounds = {name: (int(end[index]), int(end[index + 1])) for name, end in ends.items()}
-        return _read_shard(folder / shards[index].file, arrays, bounds, texts)
+        return _read_shard(folder / shards[index].file, arrays, bounds, texts, limits)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         parts = list(pool.map(read, range(len(shards))))
@@ -456,14 +481,19 @@ def _read_shard(
     arrays: dict[str, np.ndarray],
     bounds: dict[str, tuple[int, int]],
     texts: Sequence[str],
+    limits: dict[str, int],
 ) -> dict[str, list[str]]:
-    """Fills a shard's slice (`bounds`) of each array; returns the lines of the wanted texts."""
+    """Fills a shard's slice (`bounds`) of each array; returns the lines of the wanted texts.
+
+    BadInput for a record that no build writes: entries of an array are below its limit (`limits`).
+    """
     at = {name: bounds[name][0] for name in arrays}
     lines: dict[str, list[str]] = {name: [] for name in texts}
     for record in _records(file, [*arrays.keys() - {"heads"}, *texts]):
         first, count = at["n_terms"], len(record["n_triplets"])
         if record[FIRST_CONCEPT] != first:
             raise _damaged(file, "its blocks are out of order")
+        _check_record(file, record, limits)
         concepts = np.arange(first, first + count, dtype=np.int32)
         record["heads"] = np.repeat(concepts, record["n_triplets"])
         record["occurrence_terms"] = record["occurrence_terms"] + np.int32(at["n_tokens"])
@@ -471,16 +501,48 @@ def _read_shard(
             stop = at[name] + len(record[name])
             if stop > bounds[name][1]:
                 raise _damaged(file, "it holds more than the manifest says")
-            if record[name].max(initial=0) > np.iinfo(array.dtype).max:
-                raise _damaged(file, f"its {name} are not in the tokenizer's vocabulary")
             array[at[name] : stop] = record[name]
             at[name] = stop
         for name in texts:
             counted = SOURCE_STRINGS.get(name)
             if counted is None or len(record[counted]):  # no lines are an empty text, as one is
-                lines[name] += record[name].decode().split("\n")
+                lines[name] += _lines(file, name, record)
     if any(stop != bounds[name][1] for name, stop in at.items()):
         raise _damaged(file, "it holds less than the manifest says")
+    return lines
+
+
+def _check_record(file: Path, record: dict[str, Any], limits: dict[str, int]) -> None:
+    """Raise BadInput for counts that do not add up, or entries that index nothing."""
+    terms = len(record["n_tokens"])
+    for name, limit in (limits | {"occurrence_terms": terms, "occurrence_counts": 2**31}).items():
+        array = record.get(name)
+        if array is not None and len(array) and not 0 <= array.min() <= array.max() < limit:
+            wrong = array.min() if array.min() < 0 else array.max()
+            raise _damaged(file, f"found {wrong:,} in its {name}; expected 0 to {limit - 1:,}")
+    for name, counted in _COUNTS.items():
+        if name not in record:
+            continue
+        array, length = record[name], len(record[counted])
+        least = name in _AT_LEAST_ONE
+        if array.min(initial=least) < least or array.sum(dtype=np.int64) != length:
+            raise _damaged(file, f"its {name} do not add up to {length:,}, as its {counted} have")
+    if not len(record["term_languages"]) == terms:
+        raise _damaged(file, f"it has languages of {len(record['term_languages']):,} terms")
+    for concepts in ("n_types", "n_triplets"):
+        if len(record[concepts]) != len(record["n_terms"]):
+            raise _damaged(file, f"its {concepts} are of other concepts")
+
+
+def _lines(file: Path, name: str, record: dict[str, Any]) -> list[str]:
+    """The lines of a text of a record; BadInput if there are more or fewer than it counts."""
+    try:
+        lines: list[str] = record[name].decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise _damaged(file, f"its {name} are not UTF-8") from error
+    counted = {"cuis": "n_terms", "terms": "n_tokens"} | SOURCE_STRINGS
+    if len(lines) != len(record[counted[name]]):
+        raise _damaged(file, f"it has {len(lines):,} {name} for {len(record[counted[name]]):,}")
     return lines
 
 
@@ -550,14 +612,20 @@ def _records(file: Path, names: Sequence[str]) -> Iterator[dict]:
                 _check(file, length, checksum)
                 example = records.read(int.from_bytes(length, "little"))
                 _check(file, example, records.read(4))
-                parts = _parts_of_example(example)
-                first, _ = _varint(parts[FIRST_CONCEPT], 0)
-                yield {FIRST_CONCEPT: first} | {
-                    name: np.frombuffer(parts.get(name, b""), dtypes[name])
-                    if name in dtypes
-                    else bytes(parts[name])
-                    for name in names
-                }
+                try:
+                    parts = _parts_of_example(example)
+                    first, _ = _varint(parts[FIRST_CONCEPT], 0)
+                    record = {FIRST_CONCEPT: first} | {
+                        name: np.frombuffer(
+                            parts.get(name, b"") if name in _LATER else parts[name], dtypes[name]
+                        )
+                        if name in dtypes
+                        else bytes(parts[name])
+                        for name in names
+                    }
+                except (ValueError, KeyError, IndexError) as error:
+                    raise _damaged(file, f"a record has another form ({error})") from error
+                yield record
     except OSError as error:
         raise BadInput(
             f"{file} cannot be read: {error}. See whether the disk is well and give the "

@@ -6,12 +6,13 @@ import datetime
 import gzip
 import hashlib
 import io
+import lzma
 import re
 import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -74,6 +75,56 @@ def check_unpacked(place: str, packed: int, unpacked: int) -> None:
             f"expected at most {_MOST_TIMES} times as much, as of any text: see whether the file "
             "is what its name says, or fetch it again"
         )
+
+
+# What Python raises for archives that are damaged, cut off, or newer than it knows.
+ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
+    *(OSError, ValueError, NotImplementedError),
+)
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_ENCRYPTED = 0x1
+
+
+def zip_members(
+    archive: zipfile.ZipFile, label: str, is_wanted: Callable[[str], bool]
+) -> list[zipfile.ZipInfo]:
+    """The wanted members of an archive, in its order.
+
+    Args:
+        archive: of which no member is read here.
+        label: its name in messages.
+        is_wanted: of the name of a member.
+
+    Raises:
+        BadInput: one is there twice, is encrypted, is packed by a method that Python does not know,
+            or unpacks to far more than any text does.
+    """
+    found: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename
+        if not is_wanted(name):
+            continue
+        if info.flag_bits & _ENCRYPTED:
+            raise BadInput(
+                f"{label}: {name} is encrypted; expected an archive without a password: unpack it "
+                "with the password, and give the files"
+            )
+        if info.compress_type not in _METHODS:
+            raise BadInput(
+                f"{label}: {name} is packed by a method that cannot be read here (number "
+                f"{info.compress_type}); expected Deflate, as most programs pack: unpack it with "
+                "the program that packed it, and give the files"
+            )
+        if name in found:
+            both = f"{found[name].file_size:,} and {info.file_size:,} bytes"
+            raise BadInput(
+                f"{label}: {name} is there twice, with {both}, and nothing says which one counts; "
+                "expected each name once: unpack the right one and give that, or fetch it again"
+            )
+        found[name] = info
+        check_unpacked(f"{name} in {label}", info.compress_size, info.file_size)
+    return list(found.values())
 
 
 def unpacked(path: Path) -> bytes:
@@ -380,6 +431,12 @@ def _rows(
             yield first, fields
             first = reader.line_num + 1
     except csv.Error as error:
+        if "field limit" in str(error):
+            raise BadInput(
+                f"{place}:{first}: found a field of more than {csv.field_size_limit():,} "
+                "characters in the row that begins here; expected shorter ones: a double quote "
+                "that is never closed takes all that follows, so close it or take it out"
+            ) from error
         raise BadInput(
             f"{place}:{first}: the row that begins here cannot be read ({error}); expected fields "
             "with or without double quotes around them, those inside doubled: mend the row, or "
@@ -654,8 +711,7 @@ def _read_workbook(path: Path, sheet: str | None = None) -> Rows:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and checks of input that are not read
             with zipfile.ZipFile(file) as archive:
-                for part in archive.infolist():
-                    check_unpacked(f"{part.filename} in {path}", part.compress_size, part.file_size)
+                zip_members(archive, str(path), lambda _: True)
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
             return _sheet_rows(_sheet(workbook, path, sheet), path)
     except BadInput:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from data_pipeline.files.identity import read_json_value, typed
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
+    ZIP_ERRORS,
     Rows,
     bounded_lines,
     check_unpacked,
@@ -26,6 +26,7 @@ from data_pipeline.files.tables import (
     tab_separated,
     two_columns,
     unreadable,
+    zip_members,
 )
 from data_pipeline.process import BadInput, did_you_mean
 
@@ -181,7 +182,7 @@ def contents(path: Path, is_wanted: Callable[[PurePosixPath], bool]) -> dict[Pur
         return dict(_packed_in_tar(path, wanted) if _is_tar(path) else _packed_in_zip(path, wanted))
     except FileNotFoundError as error:
         raise unreadable(path, error) from error
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+    except (*ZIP_ERRORS, tarfile.TarError) as error:
         kind = "a .tar.gz" if _is_tar(path) else "a .zip"
         raise BadInput(
             f"{path}: cannot be read as {kind} file ({error}); fetch it again"
@@ -202,7 +203,7 @@ def _names_in(path: Path) -> list[PurePosixPath]:
                 return [PurePosixPath(name) for name in packed.getnames()]
         with zipfile.ZipFile(path) as archive:
             return [PurePosixPath(name) for name in archive.namelist()]
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError):
+    except (*ZIP_ERRORS, tarfile.TarError):
         return []
 
 
@@ -210,11 +211,8 @@ def _packed_in_zip(
     path: Path, wanted: Callable[[PurePosixPath], bool]
 ) -> Iterator[tuple[PurePosixPath, bytes]]:
     with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            name = PurePosixPath(info.filename)
-            if wanted(name):
-                check_unpacked(f"{name} in {path}", info.compress_size, info.file_size)
-                yield name, archive.read(info)
+        for info in zip_members(archive, str(path), lambda name: wanted(PurePosixPath(name))):
+            yield PurePosixPath(info.filename), archive.read(info)
 
 
 def _packed_in_tar(

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
+from data_pipeline.files.tables import ZIP_ERRORS
 from data_pipeline.process import BadInput
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import release_paths
 from data_pipeline.sources.rrf import read_rrf
-from data_pipeline.sources.source import Source
+from data_pipeline.sources.source import Source, checked
 from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
@@ -74,7 +75,7 @@ def _names(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return [PurePosixPath(name).name for name in archive.namelist()]
-    except zipfile.BadZipFile:  # who reads it says so
+    except ZIP_ERRORS:  # who reads it says so
         return []
 
 
@@ -120,8 +121,15 @@ def read_source(
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
 
     Raises:
-      BadInput: for missing or malformed files.
+      BadInput: for missing or malformed files, and for identifiers with control characters.
     """
+    scopes = tuple(scope.upper() for scope in synonym_scopes)
+    return checked(_read(path, scratch, scopes, release, standard), path)
+
+
+def _read(
+    path: Path, scratch: Path, scopes: tuple[str, ...], release: str | None, standard: bool
+) -> Source:
     kind = _kind_of(path)
     if kind == _Kind.OMOP:
         return omop.read_omop(path, scratch, release, standard=standard)
@@ -130,7 +138,6 @@ def read_source(
             f"{path} is a {kind.value}, which has no standard concepts; expected OMOP's "
             "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
         )
-    scopes = tuple(scope.upper() for scope in synonym_scopes)
     if kind == _Kind.OBO:
         return read_obo(path, scopes, release)
     if kind == _Kind.TERMS:

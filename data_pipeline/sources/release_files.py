@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import lzma
 import os
 import re
 import shutil
@@ -27,7 +28,13 @@ import numpy as np
 import polars as pl
 
 from data_pipeline import process
-from data_pipeline.files.tables import LONGEST_LINE, check_unpacked, too_long
+from data_pipeline.files.tables import (
+    LONGEST_LINE,
+    ZIP_ERRORS,
+    check_unpacked,
+    too_long,
+    zip_members,
+)
 from data_pipeline.process import BadInput, progress_bar
 
 _WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
@@ -163,6 +170,8 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
       BadInput: with file and line, for another header, a broken line, or bytes that are not UTF-8.
     """
     again, before = "fetch or unpack the file again", 0
+    if not path.stat().st_size:
+        raise BadInput(f"{path} is empty; expected {' '.join(columns)} and rows below: {again}")
     for chunk, cut_off in whole_lines(path):
         data = np.frombuffer(chunk, np.uint8)
         ends = np.flatnonzero(data == ord("\n"))
@@ -207,17 +216,19 @@ def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Itera
                 yield _Part(str(path.parent), path.name, path.stat().st_size, path)
         return
     archive = _open_zip(root, str(root), archives)
-    for info in archive.infolist():
+
+    def is_wanted(name: str) -> bool:
+        return wanted.fullmatch(PurePosixPath(name).name) is not None
+
+    for info in zip_members(archive, str(root), is_wanted):
         inside = PurePosixPath(info.filename)
-        if wanted.fullmatch(inside.name):
-            check_unpacked(f"{info.filename} in {root}", info.compress_size, info.file_size)
-            yield _Part(
-                f"{root}/{inside.parent}",
-                inside.name,
-                info.file_size,
-                archive=archive,
-                member=info.filename,
-            )
+        yield _Part(
+            f"{root}/{inside.parent}",
+            inside.name,
+            info.file_size,
+            archive=archive,
+            member=info.filename,
+        )
 
 
 def release_paths(root: Path) -> list[Path]:
@@ -248,25 +259,42 @@ def _parts_in_archive(
     file: Path | IO[bytes], label: str, scratch: Path, archives: ExitStack
 ) -> Iterator[_Part]:
     archive = _open_zip(file, label, archives)
-    for info in archive.infolist():
+    for info in zip_members(archive, label, _is_wanted):
         path = PurePosixPath(info.filename)
-        check_unpacked(f"{info.filename} in {label}", info.compress_size, info.file_size)
         if _FILE_NAME.fullmatch(path.name):
             folder = str(path.parent)
             yield _Part(folder, path.name, info.file_size, archive=archive, member=info.filename)
-        elif path.suffix.lower() == ".nlm":
-            if info.compress_type == zipfile.ZIP_STORED:
-                inner: Path | IO[bytes] = archives.enter_context(archive.open(info))
-            else:  # reading a zip needs seeks, which are slow inside a compressed member
-                scratch.mkdir(parents=True, exist_ok=True)
-                inner = Path(archive.extract(info, scratch))
+        else:
+            inner = _member(archive, info, label, scratch, archives)
             yield from _parts_in_archive(inner, path.name, scratch, archives)
+
+
+def _member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str, scratch: Path, archives: ExitStack
+) -> Path | IO[bytes]:
+    """An archive inside another: as it lies there, or unpacked into `scratch` if it is packed."""
+    try:
+        if info.compress_type == zipfile.ZIP_STORED:
+            return archives.enter_context(archive.open(info))
+        # Reading a zip needs seeks, which are slow inside a compressed member.
+        scratch.mkdir(parents=True, exist_ok=True)
+        return Path(archive.extract(info, scratch))
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise BadInput(
+            f"{info.filename} in {label} is damaged or cut off ({error}); compare its size with "
+            "the download page and fetch it again"
+        ) from error
+
+
+def _is_wanted(member: str) -> bool:
+    path = PurePosixPath(member)
+    return _FILE_NAME.fullmatch(path.name) is not None or path.suffix.lower() == ".nlm"
 
 
 def _open_zip(file: Path | IO[bytes], label: str, archives: ExitStack) -> zipfile.ZipFile:
     try:
         return archives.enter_context(zipfile.ZipFile(file))
-    except zipfile.BadZipFile as error:
+    except ZIP_ERRORS as error:
         raise BadInput(
             f"{label} cannot be read as a zip archive ({error}); it may be cut off: compare its "
             "size with the download page and fetch it again"
@@ -291,8 +319,16 @@ def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
         match = _FILE_NAME.fullmatch(part.name)
         assert match is not None
         suffix, packed = (match[2] or "").lower(), match[3]
-        if not packed or suffix not in by_file[match[1].upper()]:
-            by_file[match[1].upper()][suffix] = part
+        of_file = by_file[match[1].upper()]
+        other = of_file.get(suffix)
+        if other and bool(packed) == other.name.lower().endswith(".gz"):
+            both = " and ".join(f"{p.folder}/{p.name} ({p.size:,} bytes)" for p in (other, part))
+            raise BadInput(
+                f"{root} holds {part.name} twice: {both}; expected each file once: move the one "
+                "that is not of the release away"
+            )
+        if not packed or other is None:
+            of_file[suffix] = part
     return {name: _ordered(name, found) for name, found in sorted(by_file.items())}
 
 
@@ -326,7 +362,7 @@ def _unpack_part(part: _Part, plain: IO[bytes]) -> None:
         total=part.size, desc=f"unpack {part.name}", unit="B", unit_scale=True, leave=False
     )
     try:
-        with bar, part.open() as stored:
+        with bar, reading(f"{part.folder}/{part.name}"), part.open() as stored:
             packed = part.name.lower().endswith(".gz")
             stream = gzip.GzipFile(fileobj=stored) if packed else stored
             while chunk := _read(stream, f"{part.folder}/{part.name}"):
@@ -334,7 +370,7 @@ def _unpack_part(part: _Part, plain: IO[bytes]) -> None:
                 check_unpacked(f"{part.folder}/{part.name}", stored.tell(), plain.tell())
                 bar.update(stored.tell() - bar.n)
                 process.poll()
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise BadInput(
             f"{part.folder}/{part.name} is damaged or cut off ({error}); compare its size with the "
             "download page and fetch it again"

@@ -19,7 +19,7 @@ from data_pipeline.files.tables import (
     table_of,
 )
 from data_pipeline.process import BadInput
-from data_pipeline.sources.source import Source, both_directions
+from data_pipeline.sources.source import Source, both_directions, check_labels
 
 # -------------------------------------------------------------------------------------------------
 # The columns of a table of terms, found by its header, and its checked rows.
@@ -117,7 +117,8 @@ def read_term_table(path: Path) -> TermTable:
     """The terms in a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
 
     Raises:
-      BadInput: if it cannot be read, its header names no term or concept, or a row has none.
+      BadInput: if it cannot be read, its header names no term or concept, a row has none, or an
+        identifier has control characters.
     """
     return term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8))
 
@@ -143,6 +144,8 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
         preferred=pl.col("preferred").str.to_lowercase().is_in(_YES),
     )
     frame = frame.explode("concept").with_columns(pl.col("concept").str.strip_chars())
+    for role in ("concept", "language", "vocabulary", "code", "type"):
+        check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
     return TermTable(path, frame.filter(pl.col("concept") != ""), frozenset(columns))
 
 

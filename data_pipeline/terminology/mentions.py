@@ -20,7 +20,7 @@ from data_pipeline.sources.corpora import (
     read_quaero,
     split_unknown,
 )
-from data_pipeline.sources.source import Source
+from data_pipeline.sources.source import Source, without_odd
 from data_pipeline.sources.term_tables import read_term_table
 from data_pipeline.terminology.filters import Filters, count_reasons
 from data_pipeline.terminology.semantic_groups import group_of
@@ -62,7 +62,7 @@ def read_supervised(paths: Sequence[Path], sets: Sequence[str]) -> pl.DataFrame:
         _of_corpus(path, sets) if path.is_dir() or is_quaero(path) else _of_table(path)
         for path in paths
     ]
-    return pl.concat(read)
+    return pl.concat(read).with_columns(mention=without_odd(pl.col("mention")))
 
 
 def _of_table(path: Path) -> pl.DataFrame:

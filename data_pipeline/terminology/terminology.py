@@ -11,7 +11,7 @@ import polars as pl
 
 from data_pipeline import process
 from data_pipeline.process import BadInput
-from data_pipeline.sources.source import Source
+from data_pipeline.sources.source import Source, check_labels
 from data_pipeline.terminology.cleaning import clean
 from data_pipeline.terminology.filters import (
     Filters,
@@ -47,6 +47,7 @@ def _read_triplets(
         .len()
         .collect(engine="streaming")
     )
+    check_labels(counts.select(relation_label()).to_series(), f"{source.name}, relations")
     labels = chosen_labels(counts.select(label=relation_label())["label"], filters)
     reason = relation_drop_reason(filters, labels)
     counts = counts.with_columns(reason=reason)
@@ -265,8 +266,6 @@ def _clean_terms(
     if not languages:
         columns = {"cui": pl.String, "term": pl.String, "language": pl.UInt8}
         return pl.DataFrame(schema=columns | dict.fromkeys(_MARKS, pl.Boolean))
-    # Characters that would break a line of a table become blanks.
-    string = pl.col("term").str.replace_all(r"[\t\n\v\f\r]", " ")
     frame = (
         rows.select(
             "cui",
@@ -274,7 +273,7 @@ def _clean_terms(
             *_MARKS,
             _number("language", languages, pl.UInt8),
             _number("source", vocabularies, pl.UInt16),
-            string=string,
+            string="term",
             term=clean(pl.col("term"), cleaning),
         )
         .with_columns(string=pl.when(pl.col("string") != pl.col("term")).then("string"))

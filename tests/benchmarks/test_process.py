@@ -47,7 +47,7 @@ def test_a_child_that_fails_ends_all(repo):
         "sys.exit(run_command(work, when_asked=None))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=repo, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=repo, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 2
     assert "no such release" in done.stderr and "ended with status 1" in done.stderr

@@ -226,6 +226,6 @@ def test_sigterm_leaves_no_file_that_looks_whole(tmp_path, repo):
         assert process.poll() is None
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == TRY_AGAIN and "stopped" in said
     assert not list(out.iterdir())

@@ -207,9 +207,11 @@ def test_a_reader_that_goes_ends_printing_without_a_word():
 
 def test_a_reader_that_goes_after_the_work_was_done_changes_no_status():
     code = (
-        "import time\n"
+        "import select\n"
         "def work():\n"
-        "    print('first', flush=True); time.sleep(0.5); print('second'); raise SystemExit(0)\n"
+        "    print('first', flush=True)\n"
+        "    gone = select.poll(); gone.register(1, 0); gone.poll()\n"  # until its reader has gone
+        "    print('second'); raise SystemExit(0)\n"
         "run_command(work)"
     )
     assert piped_into_head(code) == (0, "first\n", "")

@@ -67,7 +67,7 @@ def until(page, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     ignored = [StaleElementReferenceException]
-    WebDriverWait(page, 30, 0.02, ignored_exceptions=ignored).until(lambda _: condition())
+    WebDriverWait(page, 180, 0.02, ignored_exceptions=ignored).until(lambda _: condition())
 
 
 def scroll_to(page, element):

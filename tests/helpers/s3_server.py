@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
@@ -34,13 +33,13 @@ def s3_server() -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         request = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
         while True:
             try:
-                urllib.request.urlopen(request, timeout=10).close()
+                urllib.request.urlopen(request, timeout=60).close()
                 break
-            except urllib.error.URLError:
+            except OSError:  # not yet, or slow
                 assert server.poll() is None and time.monotonic() < deadline, "no S3 server"
                 time.sleep(0.2)
         yield environment(port)

@@ -176,7 +176,7 @@ def test_scores_into_a_pipe_leave_nothing_beside_it(files, minilm_path, monkeypa
     assert 0 == run(
         *("--model", minilm_path, "--json", pipe, "--benchmark", f"p={files / 'pairs.tsv'}")
     )
-    reader.join(60)
+    reader.join(300)
     assert json.loads(heard[0])["records"][0]["benchmark"] == "p"
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     names = sorted(path.name for path in files.iterdir())

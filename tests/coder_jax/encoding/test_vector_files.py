@@ -518,3 +518,45 @@ def test_rows_of_a_file_as_an_array(file):
     np.testing.assert_array_equal(np.asarray(found), vectors)
     assert np.asarray(found, np.float64).dtype == np.float64
     np.testing.assert_array_equal(vectors[:2] @ np.asarray(found).T, vectors[:2] @ vectors.T)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda chunk: chunk[:-1],
+            r"0000001.npy holds float32 \(7, 32\); expected float32 \(8, 32",
+        ),
+        (lambda chunk: np.hstack([chunk, chunk]), r"0000001.npy holds float32 \(8, 64\); expected"),
+        (lambda chunk: chunk.astype(np.float64), r"0000001.npy holds float64 \(8, 32\); expected"),
+        (lambda chunk: chunk.astype(int), r"0000001.npy: found int64 of shape"),
+        (lambda chunk: np.full_like(chunk, np.nan), "0000001.npy has NaN or infinite values"),
+        (lambda chunk: None, r"0000001.npy cannot be read \(ValueError: "),
+    ],
+)
+@pytest.mark.parametrize("joined", [0, 1])
+def test_a_damaged_chunk_is_not_joined(
+    encoder, undisturbed, tmp_path, monkeypatch, damage, message, joined
+):
+    """It is named, and the same command goes on once it is deleted, joined in part or not."""
+    out, work = tmp_path / "v.npy", tmp_path / "v.npy.partial"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        flushed = []
+
+        def flush(file):
+            flushed.append(file)
+            if len(flushed) > joined:
+                raise Killed
+
+        patch.setattr(vector_files, "_flush", flush)
+        write_vectors(encoder, TERMS, out, about_of(encoder))
+    path = work / "0000001.npy"
+    changed = damage(np.load(path))
+    path.write_bytes(b"x" * 99) if changed is None else np.save(path, changed)
+    for _ in range(2):
+        with pytest.raises(BadInput, match=f"{message}.*; delete this file and give the same comm"):
+            write_vectors(encoder, TERMS, out, about_of(encoder))
+    assert not out.exists()
+    path.unlink()
+    assert write_vectors(encoder, TERMS, out, about_of(encoder))
+    assert files(tmp_path) == undisturbed

@@ -201,6 +201,13 @@ def test_sharded_safetensors(folder, tiny_folder):
     (folder / "b.safetensors").unlink()
     with pytest.raises(BadInput, match="1 of 2 weight files are missing .b.safetensors."):
         load_bert(folder)
+    other = tiny_folder / "model.safetensors"  # a whole file, which lies in another folder
+    for path in (f"../{tiny_folder.name}/{other.name}", str(other), "x" * 9_999 + "/y"):
+        index.write_text(json.dumps({"weight_map": dict.fromkeys(names, path)}))
+        with pytest.raises(
+            BadInput, match="found the weight file '.*the name of a file in the sam"
+        ):
+            load_bert(folder)
 
 
 def test_pytorch_bin_and_half_precision(folder, tiny_folder):

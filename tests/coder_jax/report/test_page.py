@@ -171,7 +171,7 @@ def test_the_page_goes_into_a_pipe_that_stays_one(tmp_path):
     reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
     reader.start()
     size = write_page(Report(title="µ"), pipe)
-    reader.join(60)
+    reader.join(300)
     assert heard == [_render(Report(title="µ")).encode()] and size == len(heard[0])
     assert pipe.is_fifo()
 

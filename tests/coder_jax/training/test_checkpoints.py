@@ -1,5 +1,6 @@
 """Checkpoints against disks and people: damage is seen and named, nothing is ever lost."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from orbax.checkpoint._src.path import async_path
 
 from coder_jax.training import checkpoints as checkpoint
 from coder_jax.training.checkpoints import (
@@ -258,7 +260,12 @@ def test_a_run_without_scores_has_no_best_checkpoint(out):
         best_step(out)
 
 
-def test_what_a_killed_save_left_is_cleared_and_never_read(out):
+def test_what_a_killed_save_left_is_cleared_and_never_read(out, monkeypatch):
+    async def late(path):
+        await asyncio.sleep(0.3)
+        path.rmtree()
+
+    monkeypatch.setattr(async_path, "rmtree", late)  # of what Orbax clears in the background
     folder = out / "checkpoints"
     shutil.copytree(folder / "6", folder / "8.orbax-checkpoint-tmp")
     assert saved_steps(out) == [2, 4, 6]

@@ -86,7 +86,7 @@ def test_sigterm_keeps_the_finished_shards(build, content_hash):
     process = build.start()
     build.wait_for_shards(process, 2)
     os.kill(process.pid, signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == TRY_AGAIN
     assert "SIGTERM: stopping soon; the same command goes on" in said and "Traceback" not in said
     finished = len(build.finished_shards())

@@ -852,3 +852,32 @@ def test_a_file_on_the_web_that_is_cut_off_leaves_nothing(web):
         read_dictionary(f"{url}/short.tsv")
     (kept,) = (folder.parent / "cache" / "files").iterdir()
     assert [path.name for path in kept.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "identifier"),
+    [
+        ("d.tsv", "term\tCUI\nsore{}limb\t{}C1\n", "C1"),
+        ("d.txt", "{}C1||sore{}limb\n", "C1"),
+        ("d.txt", "{}D000001||sore{}limb|ache\n", "D000001"),
+        ("d.csv", "concept,name,language\n{}C1,sore{}limb,en\n", "C1"),
+    ],
+)
+def test_odd_characters(write, capsys, name, rows, identifier):
+    """Terms lose them, which is said; identifiers with some are refused."""
+    first = rows.index("{}") < rows.index("sore")  # the identifier comes first
+    path = write(name, rows.format(*("", "\x0b")[:: 1 if first else -1]))
+    read = read_dictionary(path)
+    assert read.terms[0] == "sore limb" and read.concepts[0] == identifier
+    assert "names that had some: 1" in capsys.readouterr().err
+    assert read_entries(path)[0].names[0] == "sore limb"
+    write(name, rows.format(*("\x01", "")[:: 1 if first else -1]))
+    for reader in (read_dictionary, read_entries):
+        with pytest.raises(BadInput, match=rf"found '\\x01{identifier}'; expected text without"):
+            reader(path)
+    write(
+        name,
+        rows.replace("sore", "").replace("limb", "").format(*("", "\x01")[:: 1 if first else -1]),
+    )
+    with pytest.raises(BadInput, match=r"found the term '\\x01'; expected text without control"):
+        read_dictionary(path)

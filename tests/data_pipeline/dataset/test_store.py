@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 import tiny_bert
+from spoiled_files import readings
 from tiny_rrf import write_release
 
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.store import ARRAYS, open_dataset
+from data_pipeline.dataset.store import ARRAYS, SOURCE_ARRAYS, open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
 from data_pipeline.process import BadInput
 from data_pipeline.quiet_tensorflow import tf
@@ -314,3 +316,137 @@ def test_triton_is_loaded_before_tensorflow(tmp_path):
     subprocess.run(
         [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": paths}
     )
+
+
+def forge(folder, **changes):
+    """Writes the record of a dataset anew, with other arrays or texts and the right checksums."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    shard = folder / manifest["shards"][0]["file"]
+    (record,) = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
+    example = tf.train.Example.FromString(record)
+    for name, change in changes.items():
+        values = example.features.feature[name].bytes_list.value
+        if callable(change):
+            array = np.frombuffer(values[0], (ARRAYS | SOURCE_ARRAYS)[name]).copy()
+            values[0] = np.asarray(change(array), array.dtype).tobytes()
+        elif change is None:
+            del example.features.feature[name]
+        else:
+            values[0] = change
+    with tf.io.TFRecordWriter(str(shard)) as records:
+        records.write(example.SerializeToString())
+    manifest["shards"][0]["bytes"] = shard.stat().st_size
+    path.write_text(json.dumps(manifest))
+
+
+def first(value):
+    def change(array):
+        array[0] = value
+        return array
+
+    return change
+
+
+FORGED = [
+    ("tokens", first(-1), "found -1 in its tokens; expected 0 to"),
+    ("tokens", first(60_000), "found 60,000 in its tokens; expected 0 to"),
+    ("tokens", first(2**31 - 1), "found 2,147,483,647 in its tokens; expected 0 to"),
+    ("tails", first(-1), "found -1 in its tails; expected 0 to 3"),
+    ("tails", first(4), "found 4 in its tails; expected 0 to 3"),
+    ("relations", first(4), "found 4 in its relations; expected 0 to 3"),
+    ("types", first(3), "found 3 in its types; expected 0 to 2"),
+    ("term_languages", first(2), "found 2 in its term_languages; expected 0 to 1"),
+    ("occurrence_terms", first(8), "found 8 in its occurrence_terms; expected 0 to 7"),
+    ("occurrence_terms", first(-1), "found -1 in its occurrence_terms; expected 0 to 7"),
+    ("occurrence_languages", first(2), "found 2 in its occurrence_languages; expected 0 to 1"),
+    ("occurrence_counts", first(-5), "found -5 in its occurrence_counts; expected 0"),
+    ("n_terms", lambda n: [0, *n[1:-1], n[-1] + n[0]], "its n_terms do not add up to 8"),
+    ("n_terms", lambda n: [n[0] + 2**30, n[1] - 2**30, *n[2:]], "its n_terms do not add up to 8"),
+    ("n_tokens", lambda n: [n[0] + 1, *n[1:]], "its n_tokens do not add up to"),
+    ("n_triplets", lambda n: [-1, n[1] + n[0] + 1, *n[2:]], "its n_triplets do not add up to 4"),
+    ("n_types", lambda n: n[:-1], "its n_types are of other concepts"),
+    ("n_triplets", lambda n: n[:-1], "its n_triplets are of other concepts"),
+    ("tails", b"abc", r"a record has another form \(buffer size must be a multiple"),
+    ("tails", None, r"a record has another form \('tails'\)"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), FORGED)
+def test_forged_records(folder, tmp_path, name, change, message):
+    """Their checksums are right, so that only what they hold tells them."""
+    forge(copy(folder, tmp_path), **{name: change})
+    assert re.search(rf"tfrecord-00000-of-00001 is damaged \({message}", refused(tmp_path / "copy"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("term_vocabularies", first(3), "found 3 in its term_vocabularies; expected 0 to 2"),
+        ("n_vocabularies", first(9), "its n_vocabularies do not add up to 10"),
+        ("source_vocabularies", first(3), "found 3 in its source_vocabularies; expected 0 to 2"),
+        ("code_vocabularies", first(3), "found 3 in its code_vocabularies; expected 0 to 2"),
+        ("n_codes", first(-1), "its n_codes do not add up to 10"),
+        ("n_source_strings", first(0), "its n_source_strings do not add up to 9"),
+        ("cuis", b"C1\nC2\nC3", "it has 3 cuis for 4"),
+        ("terms", b"a\nb", "it has 2 terms for 8"),
+        ("codes", b"\xff", "its codes are not UTF-8"),
+    ],
+)
+def test_forged_strings(folder, tmp_path, name, change, message):
+    forge(copy(folder, tmp_path), **{name: change})
+    with pytest.raises(BadInput, match=message):
+        open_dataset(tmp_path / "copy", source=True)
+
+
+def everything(path):
+    """All that a reader gets of a dataset, as what can be compared."""
+    data = open_dataset(path, source=True)
+    arrays = [value for value in vars(data).values() if isinstance(value, np.ndarray)]
+    source = [*vars(data.source).values()]
+    return repr([*map(np.ndarray.tolist, arrays), source, data.occurrences, data.cuis, data.terms])
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_spoiled_datasets(folder, tmp_path, count):
+    """No damage of a record is taken for data, and none of the manifest gives a traceback."""
+    path = copy(folder, tmp_path)
+    (shard,) = path.glob("*.tfrecord-*")
+    found = readings(
+        shard, lambda: everything(path), seed=39, count=count, as_bytes=True, checked=True
+    )
+    assert found["another"] == 0
+    readings(path / "manifest.json", lambda: everything(path), seed=39, count=count)
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [*ARRAYS, *SOURCE_ARRAYS, "cuis", "terms", "source_strings", "codes"]
+)
+def test_records_forged_at_random(folder, tmp_path, name, count):
+    """Whatever the bytes of an array are, it is refused or has a form that readers can use."""
+    path = copy(folder, tmp_path)
+    forged = path / "forged"
+    (shard,) = path.glob("*.tfrecord-*")
+    (record,) = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
+    example = tf.train.Example.FromString(record)
+    forged.write_bytes(example.features.feature[name].bytes_list.value[0])
+
+    def read():
+        forge(path, **{name: forged.read_bytes()})
+        data = open_dataset(path, source=True)
+        for start, counted in (
+            (data.term_start, data.token_start[1:]),
+            (data.token_start, data.tokens),
+            (data.type_start, data.types),
+            (data.source.string_start, data.source.strings),
+            (data.source.code_start, data.source.codes),
+        ):
+            assert start[-1] == len(counted) and (np.diff(start) >= 0).all()
+        assert len(data.heads) == len(data.tails) == len(data.relations)
+        assert max(data.tails, default=0) < len(data.cuis)
+        assert data.tokens.max() < data.manifest.tokenizer.vocab_size
+        data.term_counts(data.manifest.languages[:1])
+        return everything(path)
+
+    readings(forged, read, seed=39, count=count, as_bytes=True)

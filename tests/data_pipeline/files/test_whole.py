@@ -245,7 +245,7 @@ print(steps)
 def killed(folder: Path, moment: int, when: str, repo: Path) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(folder), str(moment), when],
-        cwd=repo, capture_output=True, text=True, timeout=60,
+        cwd=repo, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -347,7 +347,7 @@ def test_a_pipe_gets_the_content_and_stays(tmp_path, linked):
         path.symlink_to("pipe")
     thread, heard = listen(pipe)
     write_json(path, CONTENT)
-    thread.join(60)
+    thread.join(300)
     assert heard == [TEXT]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert path.is_symlink() == linked

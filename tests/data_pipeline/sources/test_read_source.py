@@ -3,7 +3,7 @@
 import pytest
 from tiny_ontology import write_ontology
 from tiny_rf2 import loinc_files, rf2_files, write_files
-from tiny_rrf import write_release
+from tiny_rrf import tiny_files, write_release
 
 from data_pipeline.process import BadInput
 from data_pipeline.sources.read_source import _Kind, _kind_of, read_source, source_paths
@@ -52,3 +52,39 @@ def test_what_is_none_of_them(tmp_path, write):
     write("folder/readme.txt", "x")
     with pytest.raises(BadInput, match="no MRCONSO.RRF at .*folder; expected a UMLS META folder"):
         read_source(tmp_path / "folder", tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("odd", ["\0", "\t", "\x0b", "\x0c", "\r", "\x85", "\u2028", "\ufeff"])
+def test_names_lose_odd_characters_and_identifiers_are_refused(tmp_path, odd):
+    def read(old, new, name="MRCONSO"):
+        files = {name: tiny_files()[f"{name}.RRF"].replace(old, new)}
+        return read_source(write_release(tmp_path / "META", **files), tmp_path / "scratch")
+
+    source = read("Limb pain", f"Limb{odd}pain")
+    plain = "Limbpain" if odd == "\ufeff" else "Limb pain"
+    assert plain in source.atoms.collect()["term"].to_list()
+    assert source.warnings == (
+        "control characters, line separators and byte order marks became blanks; names that had "
+        "some: 1",
+    )
+    assert not read("Limb pain", "Limb-pain").warnings
+    for old, name in (
+        *(("C0000003|", "MRCONSO"), ("|MSH|", "MRCONSO"), ("|MH|0|", "MRCONSO")),
+        *(("Finding", "MRSTY"), ("C0000002|Y", "MRCUI")),
+    ):
+        with pytest.raises(BadInput, match=r"META: found '.*'; expected text without control"):
+            read(old, f"{old[:2]}{odd}{old[2:]}", name)
+        write_release(tmp_path / "META")
+
+
+def test_odd_characters_in_other_formats(tmp_path, write):
+    obo = "format-version: 1.2\nontology: x\n[Term]\nid: T:1\nname: pain\n"
+    for path, message in (
+        (write("a.obo", obo + "namespace: some\x01where\n"), r"a.obo: found 'some\\x01where'"),
+        (write("b.obo", obo.replace("T:1", "T:\u20281")), r"b.obo: found 'T:\\u20281'; expected"),
+        (write("t.csv", "id,name\nC\x0b1,a\n"), r"t.csv, column id: found 'C\\x0b1'; expected"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            read_source(path, tmp_path / "scratch")
+    source = read_source(write("n.obo", obo.replace("pain", "pa\x01in")), tmp_path / "scratch")
+    assert source.atoms.collect()["term"].to_list() == ["pa in"]

@@ -274,3 +274,42 @@ def test_head_of_openmeta(shared_data, tmp_path):
     texts = [line.split("|")[14] for line in (folder / "MRCONSO.RRF").read_text().splitlines()]
     assert source.atoms.collect()["term"].to_list() == texts
     assert source.relations.select(pl.len()).collect().item() == lines["MRREL"]
+
+
+def test_a_member_that_is_there_twice(tmp_path):
+    members = {f"META/{name}": text.encode() for name, text in tiny_files().items()}
+    write_zip(tmp_path / "r.zip", members)
+    with zipfile.ZipFile(tmp_path / "r.zip", "a") as archive, pytest.warns(UserWarning):
+        archive.writestr("META/MRSTY.RRF", "C1|T1|A|b|||\n")
+    message = "r.zip: META/MRSTY.RRF is there twice, with 184 and 13 bytes, .*: unpack the right"
+    with pytest.raises(BadInput, match=message):
+        read_rrf(tmp_path / "r.zip", tmp_path / "scratch")
+
+
+def test_a_file_that_is_in_two_folders(tmp_path):
+    folder = write_release(tmp_path / "a")
+    (folder / "old").mkdir()
+    (folder / "old" / "MRSTY.RRF").write_text("C1|T1|A|b|||\n")
+    message = r"a holds MRSTY.RRF twice: .*a/MRSTY.RRF \(184 bytes\) and .*old/MRSTY.RRF \(13 bytes"
+    with pytest.raises(BadInput, match=message):
+        read_rrf(folder, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, 1, "MRCONSO.RRF is encrypted; expected .* unpack it with the password"),
+        (
+            2,
+            9,
+            r"MRCONSO.RRF is packed by a method that cannot be read here \(number 9\); expected",
+        ),
+    ],
+)
+def test_members_that_cannot_be_read(tmp_path, place, value, message):
+    write_zip(tmp_path / "r.zip", {name: text.encode() for name, text in tiny_files().items()})
+    content = bytearray((tmp_path / "r.zip").read_bytes())
+    content[content.index(b"PK\x01\x02") + 8 + place] = value  # of its first entry
+    (tmp_path / "r.zip").write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        read_rrf(tmp_path / "r.zip", tmp_path / "scratch")

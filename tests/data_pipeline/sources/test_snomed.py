@@ -139,3 +139,10 @@ def test_other_bytes_and_missing_files(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04")
     with pytest.raises(BadInput, match="a.zip cannot be read as a zip archive"):
         read_snomed(tmp_path / "a.zip", tmp_path / "scratch")
+
+
+def test_a_file_that_is_empty(tmp_path):
+    root = write_files(tmp_path / "s", rf2_files())
+    next(root.rglob("sct2_Concept*")).write_bytes(b"")
+    with pytest.raises(BadInput, match="sct2_Concept.*txt is empty; expected id effectiveTime"):
+        read_snomed(root, tmp_path / "scratch")

@@ -9,6 +9,7 @@ import pytest
 from tiny_rrf import tiny_files, write_release
 
 from data_pipeline.process import BadInput
+from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.terminology.filters import Filters
 from data_pipeline.terminology.terminology import read_terminology
@@ -191,7 +192,7 @@ def test_strings_and_codes_of_the_source(tmp_path):
         "C0000003|ENG|S|L1|PF|S1|Y|A1||||SNOMEDCT_US|SY|99|(left)|0|N||",  # empty, once cleaned
     ]
     folder = write_release(tmp_path, MRCONSO=text + "\n".join([*more, ""]), MRFILES=None)
-    found = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "paper")
+    found = read_terminology(read_source(folder, tmp_path / "scratch"), Filters(), "paper")
     first = found.terms.select("term", "strings", "sources").row(0)
     assert first == ("heart attack", ["Heart attack", "HEART ATTACK", "Heart attack"], [0, 2, 0])
     codes = found.codes.with_columns(cui=found.cuis.gather(found.codes["concept"]))
@@ -201,7 +202,7 @@ def test_strings_and_codes_of_the_source(tmp_path):
         ("C0000003", 0, "7"), ("C0000003", 0, "8"), ("C0000003", 2, "99"),
         ("C0000006", 1, "12"), ("C0000009", 0, "D9"),
     ]  # fmt: skip
-    as_cleaned = read_terminology(read_rrf(folder, tmp_path / "scratch"), Filters(), "none")
+    as_cleaned = read_terminology(read_source(folder, tmp_path / "scratch"), Filters(), "none")
     held = dict(as_cleaned.terms.select("term", "strings").rows())
     assert held["Heart attack"] == [None, None] and held["HEART ATTACK"] == [None]
 
