@@ -191,6 +191,18 @@ class DictionaryOptions:
         ),
     ] = False
 
+    term_column: Annotated[
+        str | None,
+        Flag("column of a table that has the terms (default: found by names such as term)", "NAME"),
+    ] = None
+    concept_column: Annotated[
+        str | None,
+        Flag(
+            "column of a table that has the concepts (default: found by names such as concept)",
+            "NAME",
+        ),
+    ] = None
+
     def choices(self) -> DictionaryChoices:
         """The arguments of `read_dictionary`."""
         return DictionaryChoices(
@@ -198,6 +210,11 @@ class DictionaryOptions:
             sources=list(self.dictionary_sources) or None,
             types=list(self.semantic_types) or None,
             keep_suppressed=self.dictionary_keep_suppressed,
+            columns={
+                role: name
+                for role, name in (("term", self.term_column), ("concept", self.concept_column))
+                if name is not None
+            },
         )
 
     def check_choices(self, dictionary: str | None) -> None:
@@ -207,6 +224,8 @@ class DictionaryOptions:
             ("--dictionary-sources", self.dictionary_sources),
             ("--semantic-types", self.semantic_types),
             ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
+            ("--term-column", self.term_column),
+            ("--concept-column", self.concept_column),
         ):
             if given and not dictionary:
                 found = repr(given[0]) if isinstance(given, tuple) else "it alone"
@@ -220,6 +239,7 @@ class DictionaryChoices(TypedDict):
     sources: list[str] | None
     types: list[str] | None
     keep_suppressed: bool
+    columns: dict[str, str]
 
 
 # -------------------------------------------------------------------------------------------------

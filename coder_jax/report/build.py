@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -235,8 +235,8 @@ class Inputs:
       model, name: the encoder to report on, and what it is called.
       title: of the page.
       pooling: None for the model's own.
-      dictionary, languages, sources, types, keep_suppressed: as `read_dictionary` takes them; or no
-        dictionary.
+      dictionary, languages, sources, types, keep_suppressed, columns: as `read_dictionary` takes
+        them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
         Or a folder of mentions, whose candidates are shown.
@@ -258,6 +258,7 @@ class Inputs:
     sources: Sequence[str] | None
     types: Sequence[str] | None = None
     keep_suppressed: bool = False
+    columns: Mapping[str, str] | None = None
     results: Sequence[tuple[str | None, str]]
     compare: Sequence[tuple[str, str]]
     terms: int
@@ -293,6 +294,7 @@ def build_report(inputs: Inputs, load: Load = _load_subject) -> Report:
         shown = read_shown_terms(
             *dictionary,
             keep_suppressed=inputs.keep_suppressed,
+            columns=inputs.columns,
             most_terms=inputs.terms,
             seed=inputs.seed,
         )

@@ -81,13 +81,14 @@ def read_shown_terms(
     types: Sequence[str] | None = None,
     *,
     keep_suppressed: bool = False,
+    columns: Mapping[str, str] | None = None,
     most_terms: int,
     seed: int,
 ) -> ShownTerms:
     """Reads a dictionary and chooses the part to show.
 
     Args:
-      path, languages, sources, types, keep_suppressed: as in `read_dictionary`.
+      path, languages, sources, types, keep_suppressed, columns: as in `read_dictionary`.
       most_terms: in the explorer.
       seed: of the choice.
 
@@ -95,7 +96,7 @@ def read_shown_terms(
       BadInput: as `read_dictionary`; or a dictionary of a single term.
     """
     dictionary = read_dictionary(
-        path, languages, sources, types=types, keep_suppressed=keep_suppressed
+        path, languages, sources, types=types, keep_suppressed=keep_suppressed, columns=columns
     )
     total = len(set(dictionary.terms))
     if total < 2:
