@@ -198,6 +198,18 @@ class DictionaryOptions:
         ),
     ] = False
 
+    term_column: Annotated[
+        str | None,
+        Flag("column of a table that has the terms (default: found by names such as term)", "NAME"),
+    ] = None
+    concept_column: Annotated[
+        str | None,
+        Flag(
+            "column of a table that has the concepts (default: found by names such as concept)",
+            "NAME",
+        ),
+    ] = None
+
     def choices(self) -> DictionaryChoices:
         """The arguments of `read_dictionary`."""
         return DictionaryChoices(
@@ -206,6 +218,11 @@ class DictionaryOptions:
             types=list(self.semantic_types) or None,
             keep_suppressed=self.dictionary_keep_suppressed,
             standard=self.dictionary_standard,
+            columns={
+                role: name
+                for role, name in (("term", self.term_column), ("concept", self.concept_column))
+                if name is not None
+            },
         )
 
     def check_choices(self, dictionary: str | None) -> None:
@@ -216,6 +233,8 @@ class DictionaryOptions:
             ("--semantic-types", self.semantic_types),
             ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
             ("--dictionary-standard", self.dictionary_standard),
+            ("--term-column", self.term_column),
+            ("--concept-column", self.concept_column),
         ):
             if given and not dictionary:
                 found = repr(given[0]) if isinstance(given, tuple) else "it alone"
@@ -230,6 +249,7 @@ class DictionaryChoices(TypedDict):
     types: list[str] | None
     keep_suppressed: bool
     standard: bool
+    columns: dict[str, str]
 
 
 # -------------------------------------------------------------------------------------------------

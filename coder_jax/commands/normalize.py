@@ -3,28 +3,33 @@
 A list goes in, and the same list comes out with a concept for each term.
 
 The list is a table (.csv, .tsv, .xlsx) whose column --column holds the terms, or a text file with
-one term per line, or stdin. Of a table all columns are kept, and these are added:
+one term per line, or stdin. Of a table all columns are kept, and these are added. An .xlsx made of
+an .xlsx is a copy of it, with its other sheets and formats. The columns are:
 
 COLUMNS
 
 How a mention is answered:
-  1. The empty string, numbers, single letters and placeholders ("n/a", "see attached") never are.
-  2. A string of the dictionary, case and blanks aside, is the answer ("exact"). Where several
+  1. A string of the dictionary, case and blanks aside, is the answer ("exact"). Where several
      concepts have it, those that write it exactly so come first; if they still are several, the
-     status is "tied".
-  3. Else the concept that is nearest by the encoder's vectors and by the letters ("near").
-     --min-similarity leaves out what is too far. --precision 0.9 leaves out so much that of ten
-     answers nine are right, as it was measured on terms whose concept is known: `evaluate
-     --cutoffs` makes that table.
+     status is "tied". An acronym in capitals (ODD) is not the same as a word (odd): that is "near".
+  2. Else the empty string, numbers, single letters, placeholders ("n/a", "see attached"), errors
+     of a spreadsheet (#REF!) and texts of more than 500 characters have no answer.
+  3. A string of the dictionary but for one letter is "misspelt": a letter of a word of six or more
+     is missing, wrong or too many, or two are swapped, and the dictionary has that word nowhere.
+  4. Else the concept that is nearest by the encoder's vectors and by the letters ("near", or
+     "doubtful" where its confidence is below 0.5). --min-similarity leaves out what is too far.
+     --precision 0.9 leaves out so much that of ten answers nine are right, as it was measured on
+     terms whose concept is known: `evaluate --cutoffs` makes that table.
 
 Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
 
-The dictionary is a table with the columns term and concept (also language, vocabulary, code,
-preferred, semantic_type, where there are), a dataset folder, an ontology (.obo), the MRCONSO.RRF of
-a UMLS release, or a whole release of the UMLS, SNOMED CT or LOINC (folder or .zip). It may also be
-the https:// address of such a file, which is fetched once. Its vectors are kept on this machine:
-the second time is quick. It may be larger than memory.
+The dictionary is a table with the columns term and concept, or those that --term-column and
+--concept-column name (also language, vocabulary, code, preferred, semantic_type, where there are),
+a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release, or a whole release of the
+UMLS, SNOMED CT or LOINC (folder or .zip). It may also be the https:// address of such a file, which
+is fetched once. Its vectors are kept on this machine: the second time is quick. It may be larger
+than memory.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
@@ -82,6 +87,7 @@ from coder_jax.commands.arguments import (
 from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
+    CODED_NUMBERS,
     check_decisions,
     coded_rows,
     decided,
@@ -89,20 +95,25 @@ from coder_jax.mapping.coded_list import (
     read_decisions,
 )
 from data_pipeline import process
-from data_pipeline.files.buckets import check_output
+from data_pipeline.files.buckets import check_not_input, check_output
 from data_pipeline.files.identity import CUTOFFS
 from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
+    begins_as_utf16,
     bounded_lines,
     check_table_name,
+    codec_of,
+    decoded,
     listed,
+    read_bytes,
     read_table,
     too_long,
     write_table,
+    write_with_columns,
 )
 from data_pipeline.flags import Flag
-from data_pipeline.process import BadInput, progress_bar, tell
+from data_pipeline.process import BadInput, did_you_mean, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
 from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
@@ -125,6 +136,7 @@ COMMON = (
 )
 _MOST_K = 1000
 _SHOWN_IN_REVIEW = 5
+_UNUSED_SHOWN = 5  # decisions in a message
 # Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
 _MOST_TERMS_BY_LETTERS = 2_000_000
 
@@ -169,13 +181,32 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     prefix: Annotated[str, Flag("put this before the names of the added columns", "TEXT")] = ""
     separator: Annotated[
         str | None,
-        Flag("sign between columns (default: found in the file: comma, ; or tab)", "SIGN"),
+        Flag(
+            "sign between columns (default: found in the file: comma, ; or tab); of an .xlsx list, "
+            "that of --out coded.csv (default: comma; Excel expects ; where decimals have a comma)",
+            "SIGN",
+        ),
     ] = None
     encoding: Annotated[
         str | None,
-        Flag("encoding of the list, such as cp1252 (Excel) or latin-1 (default: UTF-8)", "NAME"),
+        Flag(
+            "encoding of the list, such as cp1252 (Excel) or latin-1 (default: UTF-8); the other "
+            "files are read as UTF-8, and as this where they are not",
+            "NAME",
+        ),
     ] = None
-    sheet: Annotated[str | None, Flag("sheet of an .xlsx file (default: the first)", "NAME")] = None
+    sheet: Annotated[
+        str | None, Flag("sheet of an .xlsx file (default: the first that is not hidden)", "NAME")
+    ] = None
+    header_row: Annotated[
+        int | None,
+        Flag(
+            "row of the column names, where titles stand above it (default: the first row that has "
+            "the name --column)",
+            "N",
+            least=1,
+        ),
+    ] = None
     by: Annotated[
         Literal["terms", "classes"] | None,
         Flag(
@@ -229,7 +260,8 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     abbreviations: Annotated[
         str | None,
         Flag(
-            "write out your own abbreviations before a look-up: lines of abbreviation<TAB>words",
+            "write out your own abbreviations before a look-up: a .tsv, .csv or .xlsx file with "
+            "the columns abbreviation and words",
             "FILE",
         ),
     ] = None
@@ -297,6 +329,13 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         return self.by == "classes" or not (self.by or self.dictionary)
 
     @property
+    def read(self) -> dict[str, str | Path | None]:
+        """What is read, by option."""
+        names = ("dictionary", "decided", "abbreviations", "cutoffs", "retired_cuis")
+        given = {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+        return {"the list": self.mentions, **given}
+
+    @property
     def shown(self) -> int:
         """Concepts to find for each term."""
         return max(self.k or 1, _SHOWN_IN_REVIEW if self.review else 1)
@@ -314,6 +353,9 @@ def _check(options: NormalizeOptions) -> None:
         check_output(options.out, "--out", "coded.csv")
     if options.review is not None:
         check_output(options.review, "--review", "review.html")
+    for option, written in (("--out", options.out), ("--review", options.review)):
+        if written is not None:
+            check_not_input(written, option, options.read)
     if options.min_similarity is not None and not -1 <= options.min_similarity <= 1:
         raise BadInput(f"--min-similarity is {options.min_similarity}; expected -1 to 1")
     if options.precision is not None and not 0 < options.precision < 1:
@@ -329,13 +371,15 @@ def _check_kind(options: NormalizeOptions) -> None:
     """BadInput where terms are to be searched and there are none, or options of the other kind."""
     if not options.by_classes:
         if not options.dictionary:
-            raise BadInput("--by terms: found no --dictionary; expected the terms to search")
+            raise BadInput(f"--by terms: found no --dictionary; expected {_TERMS_TO_SEARCH}")
         if options.semantic_group:
             raise BadInput(
                 "--semantic-group is for models with classes (--by classes); to search terms of "
                 "some semantic types, give --semantic-types"
             )
         return
+    if options.by is None and len(options.models) == 1:
+        _load_classes(options)  # or --dictionary was forgotten, which comes first
     _check_of_terms(options, "answers are classes")
     check_one_model(options.models, "answers are classes")
     names = [flag for flag in ("review", "decided") if getattr(options, flag) is not None]
@@ -343,6 +387,12 @@ def _check_kind(options: NormalizeOptions) -> None:
         raise BadInput(
             f"--{names[0]} needs the names of concepts; give --dictionary and --by classes"
         )
+
+
+_TERMS_TO_SEARCH = (
+    "terms to search (a table with the columns term and concept, a dataset folder, an ontology, or "
+    "the MRCONSO.RRF of a release)"
+)
 
 
 def _check_of_terms(options: NormalizeOptions, why: str) -> None:
@@ -453,8 +503,18 @@ _MENTIONS_AT_A_TIME = 4096  # the dictionary is gone through once for so many
 
 
 @contextmanager
-def _open_mentions(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """(binary stream, its name for messages) of a file, or of stdin where `path` is '-'."""
+def _open_mentions(path: str, encoding: str | None) -> Iterator[tuple[BinaryIO, str]]:
+    """(binary stream, its name for messages) of a file, or of stdin where `path` is '-'.
+
+    Text in another encoding, as a file's byte order mark or `encoding` says, is read as a whole.
+    """
+    name = "stdin" if path == "-" else path
+    # Of a pipe nothing may be read twice.
+    if encoding is not None or Path(path).is_file() and begins_as_utf16(Path(path)):
+        content = sys.stdin.buffer.read() if path == "-" else read_bytes(Path(path))
+        text = decoded(content, name, codec_of(encoding or "utf-16"), "give another --encoding")
+        yield io.BytesIO(text.encode()), name
+        return
     if path == "-":
         yield sys.stdin.buffer, "stdin"
         return
@@ -472,14 +532,16 @@ def _read_mentions(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     number = 0
     for line in _read_lines(stream, name):
         if line is not None:
-            number += 1
-            mention = decode_line(line, name, number)
-            if "\t" in mention:
-                raise BadInput(
-                    f"{name}:{number}: found a tab; expected one mention per line and nothing else "
-                    "(cut -f1 keeps the first column)"
-                )
-            mentions.append(mention)
+            # Old programs of the Macintosh end lines with \r alone.
+            for part in line.rstrip(b"\r\n").split(b"\r"):
+                number += 1
+                mention = decode_line(part, name, number)
+                if "\t" in mention:
+                    raise BadInput(
+                        f"{name}:{number}: found a tab; expected one mention per line and nothing "
+                        "else (cut -f1 keeps the first column)"
+                    )
+                mentions.append(mention)
         if mentions and (line is None or len(mentions) == _MENTIONS_AT_A_TIME):
             yield mentions
             mentions = []
@@ -586,9 +648,8 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
     if options.dictionary:
         raise BadInput(f"--by classes: {options.model} has no classes; expected {needed}")
     raise BadInput(
-        f"--dictionary is missing, and {options.model} has no classes; expected terms to search (a "
-        "table with the columns term and concept, a dataset folder, an ontology, or the "
-        f"MRCONSO.RRF of a release), or {needed}"
+        f"--dictionary is missing, and {options.model} has no classes; expected "
+        f"{_TERMS_TO_SEARCH}, or {needed}"
     )
 
 
@@ -614,6 +675,8 @@ def _make_normalizer(
         vectors = read_vectors(options.dictionary_vectors, encoder, encoder.weights_hash, listed)
         encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
+    if candidates.kind == "both":
+        tell(f"letters count {candidates.weight:g} beside vectors (0: not at all)")
     return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
 
 
@@ -643,11 +706,18 @@ def run(options: NormalizeOptions) -> int:
             parts = _read_text(options, files)  # as they come
         else:
             parts = list(_read_text(options, files))
-        decisions = read_decisions(options.decided) if options.decided else {}
-        abbreviations = read_abbreviations(options.abbreviations) if options.abbreviations else {}
+        decisions = {}
+        if options.decided:
+            decisions = read_decisions(options.decided, options.encoding)
+        abbreviations = {}
+        if options.abbreviations:
+            abbreviations = read_abbreviations(options.abbreviations, options.encoding)
         classifier = _load_classes(options) if options.by_classes else None
         if options.dictionary:
-            dictionary = read_dictionary(options.dictionary, **options.choices(), raw=True)
+            dictionary = read_dictionary(
+                options.dictionary, **options.choices(), raw=True, encoding=options.encoding
+            )
+            _check_codes_of(options.codes_of, dictionary)
         else:
             dictionary = Dictionary([], [], options.model)
         if options.retired_cuis:
@@ -666,11 +736,33 @@ def run(options: NormalizeOptions) -> int:
             _print_answers(options, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
+        _tell_of_unused(decisions, mentions, options.decided)
         answers = _answers_to(normalizer, mentions, decisions, options.shown)
         _write_coded(options, table, answers, dictionary)
         if options.review:
             _review(options, options.review, table, column, answers, dictionary, decisions)
     return 0
+
+
+def _tell_of_unused(decisions: dict[str, Decision], mentions: list[str], path: Path | None) -> None:
+    """Says which decisions are on mentions that the list does not have."""
+    if unused := sorted(decisions.keys() - set(mentions)):
+        shown = ", ".join(map(repr, unused[:_UNUSED_SHOWN]))
+        tell(
+            f"warning: {path}: {len(unused):,} of {len(decisions):,} decisions are on mentions "
+            f"that the list does not have, letter by letter: {shown}"
+            + (", ..." if len(unused) > _UNUSED_SHOWN else "")
+        )
+
+
+def _check_codes_of(vocabularies: tuple[str, ...], dictionary: Dictionary) -> None:
+    """BadInput for a vocabulary that no code of the dictionary is of."""
+    known = dictionary.code_vocabularies if vocabularies else []
+    if missing := [one for one in vocabularies if one not in known]:
+        raise BadInput(
+            f"--codes-of {missing[0]}: {dictionary.source} has no code of it; it has "
+            f"{', '.join(known) or 'no codes'}{did_you_mean(missing[0], known)}"
+        )
 
 
 def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
@@ -685,6 +777,8 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
         separator=options.separator,
         encoding=options.encoding,
         sheet=options.sheet,
+        header_row=options.header_row,
+        column=options.column,
     )
     columns = table.frame.columns
     if options.column is None and len(columns) > 1:
@@ -704,7 +798,7 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
 
 def _read_text(options: NormalizeOptions, files: contextlib.ExitStack) -> Iterator[list[str]]:
     """Mentions from a text file or from stdin."""
-    stream, name = files.enter_context(_open_mentions(options.mentions))
+    stream, name = files.enter_context(_open_mentions(options.mentions, options.encoding))
     return _read_mentions(stream, name)
 
 
@@ -761,11 +855,14 @@ def _write_coded(
     added = pl.DataFrame(
         fields, schema={options.prefix + name: pl.String for name in CODED_COLUMNS}, orient="row"
     )
-    frame = pl.DataFrame({"mention": [answer.mention for answer in answers]})
-    frame = table.frame if table is not None else frame
     of_row = [row for row, rows in enumerate(coded) for _ in rows]
-    whole = pl.concat([frame[of_row], added], how="horizontal")
-    write_table(options.out or STDOUT, whole, table.dialect if table is not None else None)
+    out = options.out or STDOUT
+    if table is not None:
+        numbers = [options.prefix + name for name in CODED_NUMBERS]
+        write_with_columns(out, table, of_row, added, numbers)
+    else:
+        mentions = pl.DataFrame({"mention": [answers[row].mention for row in of_row]})
+        write_table(out, pl.concat([mentions, added], how="horizontal"))
     where = f"; written to {options.out}" if options.out else ""
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 

@@ -197,7 +197,7 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     except UnicodeDecodeError as error:
         raise BadInput(
             f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is not UTF-8; convert "
-            "the file to UTF-8 first"
+            "the file to UTF-8 first, or give `normalize` its --encoding"
         ) from error
     return text.rstrip("\r\n")
 

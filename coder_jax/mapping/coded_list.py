@@ -25,7 +25,9 @@ class Status(StrEnum):
     """The kind of answer that a mention got."""
 
     EXACT = "exact"  # the mention is a string of the dictionary, case and blanks aside
+    MISSPELT = "misspelt"  # a string of the dictionary with one typing error
     NEAR = "near"  # the nearest term
+    DOUBTFUL = "doubtful"  # the nearest term, by its confidence more likely wrong than right
     TIED = "tied"  # the first of several concepts that are equally near, or have the same string
     NO_ANSWER = "no answer"
     DECIDED = "decided"  # a person said so
@@ -52,7 +54,7 @@ class Answer:
       margin: by how much the similarity of the first is larger than the second's.
       confidence: how likely the nearest concept is the right one, in [0, 1], as measured on
         mentions whose concept is known; None where nothing was measured, or the string is the same.
-      reason: why there is no answer, in a few words; "" where there is one.
+      reason: why there is no answer, or what to look at, in a few words; "" where there is nothing.
       count: so many of the candidates are the answer: a mention may mean several concepts.
     """
 
@@ -84,10 +86,11 @@ CODED_COLUMNS = {
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
     "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
-    "status": "exact, near, tied, no answer or decided",
+    "status": "exact, misspelt, near, doubtful, tied, no answer or decided",
     "ties": "how many other concepts are as good",
-    "reason": "why there is no answer",
+    "reason": "why there is no answer, or what to look at",
 }
+CODED_NUMBERS = ("similarity", "confidence", "rank", "ties")  # of these columns
 _BETWEEN = "|"
 
 
@@ -122,7 +125,7 @@ def _about(concept: str, dictionary: Dictionary, vocabularies: Collection[str] |
     return [
         concept,
         about.preferred,
-        _BETWEEN.join(code for _, code in codes),
+        _BETWEEN.join(code for _, code in codes) if any(code for _, code in codes) else "",
         _BETWEEN.join(vocabulary for vocabulary, _ in codes),
         _BETWEEN.join(about.types),
     ]
@@ -137,7 +140,8 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
         f"{candidate.similarity:.4f}" if candidate and not math.isnan(candidate.similarity) else "",
         f"{answer.confidence:.4f}" if is_first and answer.confidence is not None else "",
         str(rank),
-        str(answer.status),
+        # Behind the answer, and those that are as good, are terms that are only near.
+        str(answer.status if rank <= max(answer.count, 1 + answer.ties) else Status.NEAR),
         str(answer.ties),
         answer.reason,
     ]
@@ -168,18 +172,19 @@ class Decision(NamedTuple):
     note: str = ""
 
 
-def read_decisions(path: Path) -> dict[str, Decision]:
+def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decision]:
     """The decisions of a file: mention -> Decision.
 
     The file is a table as `read_rows` takes it, with the columns mention, concept, decision
     (accepted, rejected, or open: a note alone) and note, in any order and among others. A ' before
-    one of = + - @ at the beginning of a field is taken off.
+    one of = + - @ at the beginning of a field is taken off. `encoding` is of a file that is not
+    UTF-8, as Excel may save it.
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
         decisions on one mention.
     """
-    _, rows = read_rows(path)
+    _, rows = read_rows(path, otherwise=encoding)
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
     place = _places(path, header)

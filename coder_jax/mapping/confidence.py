@@ -326,8 +326,8 @@ def measured_cutoffs(
 ) -> Cutoffs:
     """The expected quality of a normalizer's answers, for all mentions and each language.
 
-    Mentions that name nothing or are strings of the dictionary are left aside: how they are
-    answered does not depend on it.
+    Mentions that name nothing or are strings of the dictionary, perhaps misspelt, are left aside:
+    how they are answered does not depend on it.
 
     Args:
       normalizer: with the dictionary and the kind of candidates that will be used.
@@ -343,11 +343,11 @@ def measured_cutoffs(
     """
     from coder_jax.mapping.normalizer import why_unanswerable
 
-    exact = normalizer.exact(mentions)
+    exact, spelt = normalizer.exact(mentions), normalizer.misspelt(mentions)
     kept = [
         row
         for row, mention in enumerate(mentions)
-        if not exact[row] and not why_unanswerable(mention)
+        if not exact[row] and not spelt[row] and not why_unanswerable(mention)
     ]
     if len(kept) < _LEAST_MENTIONS:
         raise BadInput(
@@ -365,7 +365,7 @@ def measured_cutoffs(
             continue
         some = [strings[row] for row in rows]
         tables[language], rules[language], accuracy = _of_language(
-            normalizer.candidates, some, [concepts[row] for row in rows]
+            normalizer, some, [concepts[row] for row in rows]
         )
         tell(
             f"{language}: {len(rows):,} mentions, {accuracy:.1%} right; letters count "
@@ -375,11 +375,12 @@ def measured_cutoffs(
     return Cutoffs(tables, described, rules)
 
 
-def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]):
+def _of_language(normalizer: Normalizer, mentions: Sequence[str], gold: Sequence[set[str]]):
     """(table, rule, share of right answers) of mentions in one language."""
+    candidates = normalizer.candidates
     weight = candidates.weight
     if candidates.kind == "both":
-        weight = _best_weight(candidates, mentions, gold)
+        weight = _best_weight(candidates, *_with_errors(normalizer, mentions, gold))
     similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
     found = np.isfinite(similarities)
     from coder_jax.mapping.normalizer import Confidence
@@ -391,16 +392,29 @@ def _of_language(candidates: Candidates, mentions: Sequence[str], gold: Sequence
     return table, MeasuredRule(weight, *confidence), float(right.mean())
 
 
-def _best_weight(
-    candidates: Candidates, mentions: Sequence[str], gold: Sequence[set[str]]
-) -> float:
-    """The weight of letters with the most right answers for mentions, plain and misspelt.
+def _with_errors(
+    normalizer: Normalizer, mentions: Sequence[str], gold: Sequence[set[str]]
+) -> tuple[list[str], list[set[str]]]:
+    """Mentions, the same misspelt, and as many misspelt terms of the dictionary, with their
+    concepts; without those that are looked up as they are, or as a typing error.
+    """
+    terms, concepts = normalizer.dictionary.terms, normalizer.dictionary.concepts
+    rows = np.linspace(0, len(terms) - 1, min(len(mentions), len(terms))).astype(int)
+    strings = [*mentions, *misspelt(mentions), *misspelt([terms[row] for row in rows])]
+    right = [*gold, *gold, *(set(split_concepts(concepts[row])) for row in rows)]
+    found = zip(normalizer.exact(strings), normalizer.misspelt(strings), strict=True)
+    kept = [row for row, (exact, spelt) in enumerate(found) if not exact and not spelt]
+    return [strings[row] for row in kept], [right[row] for row in kept]
+
+
+def _best_weight(candidates: Candidates, strings: Sequence[str], gold: Sequence[set[str]]) -> float:
+    """The weight of letters with the most right answers.
 
     Of equally good ones the nearest to WEIGHT_OF_LETTERS.
     """
-    firsts = candidates.first_by_weight([*mentions, *misspelt(mentions)], _WEIGHTS)
+    firsts = candidates.first_by_weight(strings, _WEIGHTS)
     right = [
-        sum(concept in concepts for concept, concepts in zip(first, [*gold, *gold], strict=True))
+        sum(concept in concepts for concept, concepts in zip(first, gold, strict=True))
         for first in firsts
     ]
     best = max(right)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +18,9 @@ import polars as pl
 
 from coder_jax.mapping.candidates import SAME, Candidates
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
+from coder_jax.mapping.spelling import TypingErrors, plain, same_letters, visible
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.tables import split_concepts, two_columns
+from data_pipeline.files.tables import is_empty, read_rows, split_concepts
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 
@@ -26,13 +28,6 @@ from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 # Exact matches: a dictionary's terms that have the same string as a mention.
 
 _TERMS_AT_ONCE = 1 << 20
-
-
-def _folded(terms: Sequence[str]) -> pl.Series:
-    """Strings with folded case and blanks, in Unicode's NFC form."""
-    series = pl.Series(list(terms), dtype=pl.String)
-    series = series.str.normalize("NFC").str.to_lowercase()
-    return series.str.replace_all(r"\s+", " ").str.strip_chars()
 
 
 class _SameStrings:
@@ -50,7 +45,10 @@ class _SameStrings:
         hashes = np.concatenate(
             [
                 np.zeros(0, np.uint64),
-                *(_folded(terms[one : one + _TERMS_AT_ONCE]).hash().to_numpy() for one in parts),
+                *(
+                    same_letters(terms[one : one + _TERMS_AT_ONCE]).hash().to_numpy()
+                    for one in parts
+                ),
             ]
         )
         self.order = np.argsort(hashes, kind="stable")
@@ -58,14 +56,14 @@ class _SameStrings:
 
     def rows(self, mentions: Sequence[str]) -> list[np.ndarray]:
         """For each mention the rows, int64 and ascending, of the terms with its string."""
-        wanted = _folded(mentions)
+        wanted = same_letters(mentions)
         hashes = wanted.hash().to_numpy()
         first = np.searchsorted(self.hashes, hashes, "left")
         last = np.searchsorted(self.hashes, hashes, "right")
         found = [self.order[begin:end] for begin, end in zip(first, last, strict=True)]
         # Two strings may have one hash.
         rows = np.concatenate([np.zeros(0, np.int64), *found])
-        strings = _folded([self.terms[row] for row in rows]).to_list()
+        strings = same_letters([self.terms[row] for row in rows]).to_list()
         same, start = [], 0
         for string, some in zip(wanted.to_list(), found, strict=True):
             end = start + len(some)
@@ -78,7 +76,8 @@ class _SameStrings:
 # -------------------------------------------------------------------------------------------------
 # Mentions without content: empty ones, numbers, and placeholders such as "n/a".
 #
-# An encoder finds a nearest term for every string, so these are recognized first.
+# An encoder finds a nearest term for every string, so these are recognized where the dictionary has
+# no such string.
 
 # Placeholders in the languages of hospitals' lists.
 _PLACEHOLDERS = """
@@ -108,16 +107,30 @@ _ELSEWHERE = re.compile(
 )
 
 
+# What spreadsheets show in the place of a value, in English, German, French and Spanish.
+_ERRORS = frozenset(
+    "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #####"
+    " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
+    " #¡div/0! #¡num! #¡nulo! #!valor! #!num!".split()
+)
+_MOST_CHARACTERS = 500  # of a name; the longest of the UMLS, aside from chemicals, have some 300
+
+
 def why_unanswerable(mention: str) -> str:
     """Why no concept can be the answer to a mention, in a few words; "" if one can.
 
     No answer have: the empty string, one letter (but of scripts that write words in one sign, such
-    as Chinese), what has no letters at all, and placeholders such as "n/a" or "see attached".
+    as Chinese), what has no letters at all, placeholders such as "n/a" or "see attached", the
+    errors of a spreadsheet such as "#REF!", and texts of more than 500 characters.
     """
+    if len(mention) > _MOST_CHARACTERS:
+        return f"a text of {len(mention):,} characters, no name"
     text = " ".join(unicodedata.normalize("NFKC", mention).lower().split())
     letters = [sign for sign in text if sign.isalpha()]
     if not text:
         return "empty"
+    if text in _ERRORS:
+        return "an error of a spreadsheet"
     bare = text.strip(" .:;,!?*-_[](){}<>\"'")
     if text in _PLACEHOLDER_WORDS or bare in _PLACEHOLDER_WORDS or _ELSEWHERE.match(bare):
         return "a placeholder"
@@ -133,14 +146,31 @@ def why_unanswerable(mention: str) -> str:
 # A user's list of abbreviations: `MI<TAB>myocardial infarction`.
 
 
-def read_abbreviations(path: str | Path) -> dict[str, str]:
-    """What each abbreviation stands for, from a TSV file of abbreviation<TAB>words.
+_HEADERS = ("abbreviation", "abbr", "acronym", "short", "abkürzung", "abréviation")
+
+
+def read_abbreviations(path: str | Path, encoding: str | None = None) -> dict[str, str]:
+    """What each abbreviation stands for.
+
+    Args:
+      path: a .tsv, .csv or .xlsx file with the columns abbreviation and words, with or without a
+        header.
+      encoding: of a file that is not UTF-8.
 
     Raises:
       BadInput: no such file, a broken row, or an abbreviation that stands for two things.
     """
     meaning: dict[str, str] = {}
-    for short, words in two_columns(Path(path), "abbreviation<TAB>words"):
+    _, rows = read_rows(Path(path), otherwise=encoding)
+    filled = [(line, fields) for line, fields in rows if not is_empty(fields)]
+    if filled and filled[0][1][0].strip().lower() in _HEADERS:
+        del filled[0]
+    if not filled:
+        raise BadInput(f"{path}: found no lines; expected abbreviation<TAB>words")
+    for line, fields in filled:
+        short, words = (field.strip() for field in [*fields, "", ""][:2])
+        if not (short and words) or not is_empty(fields[2:]):
+            raise BadInput(f"{path}:{line}: found {fields}; expected abbreviation<TAB>words")
         if meaning.setdefault(short, words) != words:
             raise BadInput(
                 f"{path}: {short!r} stands for {meaning[short]!r} and for {words!r}; expected one "
@@ -153,17 +183,25 @@ def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
     """A function that writes out the abbreviations of a mention.
 
     Only whole words in the letters of the list count: with "MS" in the list, "MS" is written out
-    and "ms" (a millisecond) is not. Longer ones go first, so that "MI" does not cut "MI II" short.
+    and "ms" (a millisecond) is not. One with other signs in it, such as "n/v/d", counts in whatever
+    case. Longer ones go first, so that "MI" does not cut "MI II" short.
     """
     if not abbreviations:
         return lambda mention: mention
-    longest_first = sorted(abbreviations, key=len, reverse=True)
+    written = dict(abbreviations)
+    for short, meaning in abbreviations.items():
+        if re.search(r"\w[^\w\s]+\w", short):
+            written = {short.upper(): meaning, short.lower(): meaning} | written
+    longest_first = sorted(written, key=len, reverse=True)
     words = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
-    return lambda mention: words.sub(lambda found: abbreviations[found[0]], mention)
+    return lambda mention: words.sub(lambda found: written[found[0]], mention)
 
 
 # -------------------------------------------------------------------------------------------------
 # The rule by which the nearest concept becomes the answer.
+
+
+_LIKELY = 0.5  # confidence: more likely right than wrong
 
 
 class Confidence(NamedTuple):
@@ -259,6 +297,10 @@ class SameStringNormalizer(abc.ABC):
         self.tags = semantic_tags(dictionary.terms)
         self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
 
+    @functools.cached_property
+    def _typing_errors(self) -> TypingErrors:
+        return TypingErrors(self.same_strings.terms)
+
     @abc.abstractmethod
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         """The candidates of each string: at least k, best first."""
@@ -277,12 +319,14 @@ class SameStringNormalizer(abc.ABC):
     def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
         """The answer to each mention, with up to k candidates.
 
-        1. What names nothing (`why_unanswerable`) has no answer.
-        2. A string of the dictionary, case and blanks aside, is the answer, whatever is near it; a
+        1. A string of the dictionary, case and blanks aside, is the answer, whatever is near it; a
            semantic tag at its end, such as "(disorder)", may be missing. Of several concepts that
            have it, those that write it exactly as the mention does come first, tag and case
-           included; if they are several still, the answer is tied.
-        3. Else the concept of the nearest term. Of several that are equally near, the one whose
+           included; if they are several still, the answer is tied. An acronym in capitals is not
+           the same string in other letters: "odd" may be a word, where "ODD" is none.
+        2. What else names nothing (`why_unanswerable`) has no answer.
+        3. A string of the dictionary with one typing error is misspelt (`TypingErrors`).
+        4. Else the concept of the nearest term. Of several that are equally near, the one whose
            term is written most like the mention.
 
         Args:
@@ -291,11 +335,21 @@ class SameStringNormalizer(abc.ABC):
         """
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
-        why = [why_unanswerable(mention) for mention in mentions]
-        strings = [self.write_out(mention) for mention in mentions]
+        strings = [self.write_out(visible(mention)) for mention in mentions]
         exact = self.exact(strings)
+        why = [
+            "" if found else why_unanswerable(one)
+            for one, found in zip(mentions, exact, strict=True)
+        ]
+        misspelt = self.misspelt(
+            ["" if why[row] or exact[row] else string for row, string in enumerate(strings)]
+        )
         # Strings whose exact matches suffice as candidates are not encoded.
-        asked = [row for row in range(len(strings)) if not why[row] and (k > 1 or not exact[row])]
+        asked = [
+            row
+            for row in range(len(strings))
+            if not why[row] and (k > 1 or not (exact[row] or len(misspelt[row]) == 1))
+        ]
         near = self.near([strings[row] for row in asked], k)
         near_of = dict(zip(asked, near, strict=True))
         answers = []
@@ -305,9 +359,29 @@ class SameStringNormalizer(abc.ABC):
             elif exact[row]:
                 others = near_of[row].candidates if row in near_of else []
                 answers.append(_of_same_string(mention, exact[row], others, k))
+            elif misspelt[row]:
+                others = near_of[row].candidates if row in near_of else []
+                answers.append(_of_misspelt(mention, misspelt[row], others, k))
             else:
-                answers.append(self.answer(mention, strings[row], near_of[row], k))
+                answer = self.answer(mention, strings[row], near_of[row], k)
+                if answer.concept and _is_lost_acronym(strings[row], answer.candidates[0].term):
+                    answer = replace(answer, reason="the dictionary has it in capitals")
+                answers.append(answer)
         return answers
+
+    def misspelt(self, strings: Sequence[str]) -> list[list[Candidate]]:
+        """For each string the concepts one of whose terms it is with a typing error."""
+        found: list[list[Candidate]] = []
+        rows_of = self._typing_errors.rows(self._without_tags(strings)) if any(strings) else []
+        for rows, string in zip(rows_of or [[]] * len(strings), strings, strict=True):
+            of_concept: dict[str, Candidate] = {}
+            for row in rows:
+                term = self.dictionary.terms[row]
+                likeness = _written_like(string, term)
+                for concept in split_concepts(self.dictionary.concepts[row]):
+                    of_concept.setdefault(concept, Candidate(concept, term, likeness))
+            found.append(list(of_concept.values()))
+        return found
 
     def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
         if not self.tags:
@@ -317,7 +391,9 @@ class SameStringNormalizer(abc.ABC):
     def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
         """For each mention the concepts with its string, best first.
 
-        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag.
+        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag, -1
+        an acronym in other case, which alone is no match. What names nothing in other letters, such
+        as "NA" beside "Na" for sodium, is no match either.
         """
         found = []
         same = self.same_strings.rows(self._without_tags(mentions))
@@ -331,6 +407,10 @@ class SameStringNormalizer(abc.ABC):
                     by_concept[concept] = max(by_concept.get(concept, held), held)
             # A stable order: where nothing tells concepts apart, the dictionary's.
             ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
+            best = ranked[0][1][0] if ranked else -1
+            is_short = len(mention.strip()) <= _SHORT and bool(why_unanswerable(mention))
+            if best < 0 or is_short and best < 2:
+                ranked = []
             found.append(
                 [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
             )
@@ -382,8 +462,28 @@ class Normalizer(SameStringNormalizer):
 
 def _likeness_of_same(mention: str, term: str) -> int:
     """Similarity of two strings that differ at most in case, blanks and semantic tag."""
+    if _is_lost_acronym(mention, term):
+        return -1
     one, other = " ".join(mention.split()), " ".join(term.split())
-    return 2 if one == other else int(one.lower() == other.lower())
+    if one == other:
+        return 2
+    if one.lower() == other.lower():
+        return 1
+    one, other = plain([mention, term])
+    if one == other:
+        return 2
+    one, other = same_letters([mention, term])
+    return int(one == other)
+
+
+_SHORT = 3  # signs, of which case may make another word
+_ACRONYM = 6  # letters, at most
+
+
+def _is_lost_acronym(mention: str, term: str) -> bool:
+    """Whether a term is an acronym in capitals that a mention has in other letters."""
+    is_acronym = 2 <= len(term) <= _ACRONYM and term.isalpha() and term.isupper()
+    return is_acronym and mention.strip() != term and mention.strip().upper() == term
 
 
 def _of_same_string(
@@ -405,6 +505,23 @@ def _of_same_string(
     return Answer(mention, status, candidates[:k], ties=len(exact) - 1)
 
 
+def _of_misspelt(mention: str, found: list[Candidate], near: list[Candidate], k: int) -> Answer:
+    """The answer to a mention that is one typing error away from strings of the dictionary.
+
+    Args:
+      mention: as it was given.
+      found: the concepts of these strings, one or more.
+      near: the concepts with the nearest terms, in whose order those found come.
+      k: candidates.
+    """
+    place = {one.concept: number for number, one in enumerate(near)}
+    ranked = sorted(found, key=lambda one: place.get(one.concept, len(near)))
+    held = {one.concept for one in found}
+    candidates = ranked + [one for one in near if one.concept not in held]
+    status = Status.TIED if len(found) > 1 else Status.MISSPELT
+    return Answer(mention, status, candidates[:k], ties=len(found) - 1)
+
+
 def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: Rule) -> Answer:
     """The answer to a mention that is no string of the dictionary.
 
@@ -424,10 +541,12 @@ def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: 
     rivals = sum(likeness[one] == likeness[ranked[0]] for one in tied) - 1
     confidence, reason = rule.confidence(best, margin), rule.why_not(best, margin)
     status = Status.NO_ANSWER if reason else Status.TIED if rivals else Status.NEAR
+    if not reason and confidence is not None and confidence < _LIKELY:
+        status = Status.DOUBTFUL
     return Answer(mention, status, ranked[:k], len(tied) - 1, margin, confidence, reason)
 
 
 def _written_like(mention: str, term: str) -> float:
     """Similarity of spelling, 0 to 1, ignoring case and blanks."""
-    one, other = _folded([mention, term])
+    one, other = same_letters([mention, term])
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -235,8 +235,8 @@ class Inputs:
       model, name: the encoder to report on, and what it is called.
       title: of the page.
       pooling: None for the model's own.
-      dictionary, languages, sources, types, keep_suppressed, standard: as `read_dictionary` takes
-        them; or no dictionary.
+      dictionary, languages, sources, types, keep_suppressed, standard, columns: as
+        `read_dictionary` takes them; or no dictionary.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
         Or a folder of mentions, whose candidates are shown.
@@ -259,6 +259,7 @@ class Inputs:
     types: Sequence[str] | None = None
     keep_suppressed: bool = False
     standard: bool = False
+    columns: Mapping[str, str] | None = None
     results: Sequence[tuple[str | None, str]]
     compare: Sequence[tuple[str, str]]
     terms: int
@@ -295,6 +296,7 @@ def build_report(inputs: Inputs, load: Load = _load_subject) -> Report:
             *dictionary,
             keep_suppressed=inputs.keep_suppressed,
             standard=inputs.standard,
+            columns=inputs.columns,
             most_terms=inputs.terms,
             seed=inputs.seed,
         )

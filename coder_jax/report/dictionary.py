@@ -82,13 +82,14 @@ def read_shown_terms(
     *,
     keep_suppressed: bool = False,
     standard: bool = False,
+    columns: Mapping[str, str] | None = None,
     most_terms: int,
     seed: int,
 ) -> ShownTerms:
     """Reads a dictionary and chooses the part to show.
 
     Args:
-      path, languages, sources, types, keep_suppressed, standard: as in `read_dictionary`.
+      path, languages, sources, types, keep_suppressed, standard, columns: as in `read_dictionary`.
       most_terms: in the explorer.
       seed: of the choice.
 
@@ -102,6 +103,7 @@ def read_shown_terms(
         types=types,
         keep_suppressed=keep_suppressed,
         standard=standard,
+        columns=columns,
     )
     total = len(set(dictionary.terms))
     if total < 2:

@@ -361,7 +361,7 @@ def _read_medic(path: Path) -> list[Entry] | None:
         return _plain(_diseases_of_ctd(text, path), path)
     if not is_double_piped(path):
         return None
-    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+    first = "\t".join(_first_fields(path))
     is_medic = _FIRST_FIELD.fullmatch(first.partition(DOUBLE_PIPE)[0].strip())
     return _plain(_piped_entries(path), path) if is_medic else None
 
@@ -575,10 +575,14 @@ _LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
 _MOST = 0.9  # of these look like it
 _CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
 _WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
+_PIPES = 14  # in a row up to its string; MRCONSO has 18
 _LETTERS = 6  # a code has no more, unless all are capitals
+_NOT_UTF8 = f"{SAVE_AS_UTF8}, or give `normalize` its --encoding, such as cp1252 (Excel's)"
 
 
-def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
+def _rows_of_table(
+    path: Path, choice: _Choice, columns: Mapping[str, str], encoding: str | None
+) -> _DictionaryRows | None:
     """The chosen rows of a table whose header names its columns (`term_tables._NAMES`).
 
     Concepts come in the order of the table, of each the preferred terms first.
@@ -592,21 +596,26 @@ def _rows_of_table(path: Path, choice: _Choice) -> _DictionaryRows | None:
     """
     if not path.is_file():  # said by who reads it, as it is of an empty one
         return None
-    if not is_workbook(path) and path.suffix.lower() != ".gz":
+    if not (columns or is_workbook(path) or path.suffix.lower() == ".gz"):
         fields = _first_fields(path)
         if not fields:
             return None
+        if fields[0].count("|") >= _PIPES:
+            raise BadInput(
+                f"{path}: found {fields[0][:60]!r}..., which looks like MRCONSO.RRF of a UMLS "
+                "release; expected that name: rename the file, or link it to MRCONSO.RRF"
+            )
         is_double = len(fields) == 1 and DOUBLE_PIPE in fields[0]
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
             return None
-    dialect, rows = read_rows(path, remedy=SAVE_AS_UTF8)
+    dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding)
     line, header = header_of(rows)
-    if not has_terms(header, path):
+    if not has_terms(header, path, columns):
         raise BadInput(
-            f"{path}:{line}: found {len(header)} columns; expected 2: "
-            f"term<TAB>CUI, or {EXPECTED}; the first row is {listed(header)}"
+            f"{path}:{line}: found the columns {listed(header)}; expected term<TAB>CUI, or "
+            f"{EXPECTED}: name yours with --term-column and --concept-column"
         )
-    table = term_table(path, dialect, rows)
+    table = term_table(path, dialect, rows, columns)
     terms = plain_terms(table.frame["term"].to_list(), str(path))
     return _chosen(replace(table, frame=table.frame.with_columns(term=pl.Series(terms))), choice)
 
@@ -673,14 +682,18 @@ def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:
 
 def _about(frame: pl.DataFrame, rows: pl.DataFrame, choice: _Choice) -> dict[str, AboutConcept]:
     """The first term of each concept, its codes in the chosen vocabularies, and its semantic
-    types.
+    types. A vocabulary without a code, as in a table without such a column, has the code "".
     """
-    coded = frame.filter(pl.col("code") != "")
+    coded = frame.filter((pl.col("code") != "") | (pl.col("vocabulary") != ""))
     if choice.sources:
         coded = coded.filter(pl.col("vocabulary").is_in(choice.sources))
     codes: dict[str, dict[tuple[str, str], None]] = {}
     for concept, vocabulary, code in coded.select("concept", "vocabulary", "code").iter_rows():
         codes.setdefault(concept, {})[vocabulary, code] = None
+    for held in codes.values():
+        coded_in = {vocabulary for vocabulary, code in held if code}
+        for vocabulary in coded_in:
+            held.pop((vocabulary, ""), None)
     types: dict[str, dict[str, None]] = {}
     for concept, joined in frame.filter(pl.col("type") != "").select("concept", "type").iter_rows():
         for one in filter(None, map(str.strip, joined.split(CONCEPT_SEPARATOR))):
@@ -774,6 +787,16 @@ class Dictionary:
     def concept_set(self) -> frozenset[str]:
         return frozenset(concept for _, _, concept in self.pairs())
 
+    @property
+    def code_vocabularies(self) -> list[str]:
+        """The vocabularies of all codes, sorted."""
+        about = self.about_concepts
+        if isinstance(about, _ConceptTable):
+            known = set(about.sources) or set(about.columns.vocabularies)
+        else:
+            known = {vocabulary for one in about.values() for vocabulary, _ in one.codes}
+        return sorted(known - {""})
+
     @cached_property
     def description(self) -> dict[str, Any]:
         """The dictionary as it is recorded with results; the hash ignores duplicates and order."""
@@ -836,6 +859,8 @@ def read_dictionary(
     keep_suppressed: bool = False,
     standard: bool = False,
     raw: bool = False,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
 ) -> Dictionary:
     """Reads a dictionary.
 
@@ -859,6 +884,9 @@ def read_dictionary(
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
+      columns: of a table, the names of its columns "term" and "concept"; one that is not given is
+        found.
+      encoding: of a table that is not UTF-8.
 
     Returns:
       the dictionary. For a dataset, a release and a table, `about` says the preferred name of a
@@ -898,12 +926,16 @@ def read_dictionary(
             "(.obo), a release of the UMLS, SNOMED CT or LOINC, or OMOP's vocabularies"
         )
     medic = None
+    if columns and (from_source or path.is_dir()):
+        raise BadInput(
+            f"{path}: found --{next(iter(columns))}-column; expected a table: leave it out"
+        )
     if from_source or path.is_dir():
         of = _rows_of_release if from_source else _rows_of_dataset
         read: _DictionaryRows | None = of(path, choice, raw=raw)
     else:
         medic = _read_medic(path)
-        read = _rows_of_table(path, choice) if medic is None else None
+        read = _rows_of_table(path, choice, columns or {}, encoding) if medic is None else None
     if read is not None:
         return Dictionary(
             read.terms,
@@ -927,10 +959,10 @@ def read_dictionary(
         of_medic = _rows_of_medic(medic)
         terms, concepts, about = of_medic.terms, of_medic.concepts, of_medic.about_concepts
     elif is_double_piped(path):
-        rows = double_piped(path, 2, "CUI||name")
+        rows = double_piped(path, 2, "CUI||name", encoding)
         concepts, terms = [cui for cui, _ in rows], [name for _, name in rows]
     else:
-        pairs = _terms_first(two_columns(path, "term<TAB>CUI"), path)
+        pairs = _terms_first(two_columns(path, "term<TAB>CUI", encoding), path)
         terms, concepts = [term for term, _ in pairs], [cui for _, cui in pairs]
     check_labels(concepts, str(path))
     return Dictionary(plain_terms(terms, str(path)), concepts, str(path), about_concepts=about)

@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -330,6 +330,27 @@ def short_hash(*parts: bytes) -> str:
 
 # -------------------------------------------------------------------------------------------------
 # A check that an output file can be written, made before the work instead of hours later.
+
+
+def check_not_input(path: Path, option: str, inputs: Mapping[str, str | Path | None]) -> None:
+    """Check that what is written is none of the files that are read, under whatever name.
+
+    Args:
+        path: the file to write.
+        option: the option that it was given for, such as '--out'.
+        inputs: what was given to each option that is read.
+
+    Raises:
+        BadInput: links and other spellings of an input count as the input.
+    """
+    for name, given in inputs.items():
+        if given is None or in_bucket(given) or not path.is_file():
+            continue
+        if Path(given).is_file() and path.samefile(given):
+            raise BadInput(
+                f"{option}: found {path}, which is read as {name}; expected another file: it would "
+                "be overwritten"
+            )
 
 
 def check_output(path: Path, option: str, example: str) -> None:

@@ -12,7 +12,9 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -159,13 +161,29 @@ def split_concepts(joined: str) -> list[str]:
     return joined.split(CONCEPT_SEPARATOR)
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file without its byte order mark; BadInput if it is not UTF-8."""
+def read_text(path: Path, otherwise: str | None = None) -> str:
+    """The text of a UTF-8 file without its byte order mark; BadInput if it is not UTF-8.
+
+    `otherwise` is as of `decoded`.
+    """
+    return decoded(read_bytes(path), str(path), otherwise=otherwise)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked if it is a .gz; BadInput if it cannot be read."""
     try:
-        content = path.read_bytes()
+        return unpacked(path) if path.suffix.lower() == ".gz" else path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    return decoded(content, str(path))
+
+
+def begins_as_utf16(path: Path) -> bool:
+    """Whether a file begins with a byte order mark of UTF-16."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) in _UTF16
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, error: OSError) -> BadInput:
@@ -177,6 +195,7 @@ def decoded(
     place: str,
     encoding: str = "utf-8-sig",
     remedy: str = "fetch the file again, or convert it to UTF-8",
+    otherwise: str | None = None,
 ) -> str:
     """Bytes decoded as UTF-8 (without its byte order mark) or another encoding.
 
@@ -185,16 +204,32 @@ def decoded(
       place: their name in messages.
       encoding: as Python names it.
       remedy: what to do about bytes that are none of it, for the message.
+      otherwise: another encoding for such bytes, which is said.
     """
     check_lines(content, place)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
+        if otherwise is not None and codec_of(otherwise) not in ("utf-8", "utf-8-sig"):
+            tell(f"{place}: is not UTF-8, so it is read as {otherwise} (--encoding)")
+            again = "give another --encoding, or save it as UTF-8"
+            return decoded(content, place, codec_of(otherwise), again)
         line = content.count(b"\n", 0, error.start) + 1
         name = "UTF-8" if encoding == "utf-8-sig" else encoding
         raise BadInput(
             f"{place}:{line}: found byte 0x{content[error.start]:02x}, which is not {name}; "
             f"{remedy}"
+        ) from error
+
+
+def codec_of(encoding: str) -> str:
+    """Python's name of an encoding; BadInput for one that it does not know."""
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError as error:
+        raise BadInput(
+            f"--encoding: found {encoding!r}; expected one that Python knows, such as utf-8, "
+            "latin-1, cp1252 or utf-16"
         ) from error
 
 
@@ -210,9 +245,9 @@ def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def _split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """`tab_separated` as an iterator: a dictionary has millions of lines."""
-    text, number, start = read_text(path), 0, 0
+    text, number, start = read_text(path, otherwise), 0, 0
     while start <= len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
@@ -221,17 +256,18 @@ def _split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, [field.strip() for field in line.split("\t")]
 
 
-def two_columns(path: Path, expected: str) -> list[tuple[str, str]]:
+def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
     """The rows of a two-column file, without its header.
 
     Args:
       path: the file.
       expected: the columns in words, for messages, such as "mention<TAB>CUI".
+      otherwise: as of `decoded`.
     """
     found: list[tuple[str, str]] = []
     second: dict[str, str] = {}  # equal concepts as one object
     has_header = False
-    for number, fields in _split_lines(path):
+    for number, fields in _split_lines(path, otherwise):
         if not (found or has_header):
             has_header = names_columns(fields)
             if has_header:
@@ -267,16 +303,19 @@ def is_double_piped(path: Path) -> bool:
         raise unreadable(path, error) from error
 
 
-def double_piped(path: Path, columns: int, expected: str) -> list[tuple[str, ...]]:
+def double_piped(
+    path: Path, columns: int, expected: str, otherwise: str | None = None
+) -> list[tuple[str, ...]]:
     """The first `columns` fields of each line of a file such as CUI||name, or CUI||name||context.
 
     Args:
       path: the file.
       columns: fields to keep; a line may have one more.
       expected: the columns in words, for messages.
+      otherwise: as of `decoded`.
     """
     rows = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path, otherwise).split("\n"), start=1):
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split(DOUBLE_PIPE, columns)]
@@ -315,6 +354,7 @@ def content_hash(rows: Iterable[Sequence[str]]) -> str:
 
 _SEPARATORS = ("\t", ";", ",")
 _LOOKED_AT = 200  # rows, to tell which separator a file has
+_MOST_ZEROS = 0.1  # of a text; more are another encoding, or no text
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
 _PACKED_XML = b"PK\x03\x04"  # a zip archive, as a workbook is
 _GIVE_ENCODING = (
@@ -333,12 +373,14 @@ class Dialect:
       bom: begins with a byte order mark. Excel takes a CSV file without one for the encoding of its
         country. True for what was not UTF-8, too: whoever wrote that would not expect UTF-8.
       line_end: "\\n" or "\\r\\n".
+      sheet: of a workbook, the sheet that was read; "" of text.
     """
 
     separator: str = ","
     quoted: bool = True
     bom: bool = False
     line_end: str = "\n"
+    sheet: str = ""
 
 
 Rows = list[tuple[int, list[str]]]
@@ -350,6 +392,8 @@ def _read_delimited(
     separator: str | None = None,
     encoding: str | None = None,
     remedy: str = _GIVE_ENCODING,
+    header_row: int = 1,
+    otherwise: str | None = None,
 ) -> tuple[Dialect, Rows]:
     """The rows of a text file as they are, and its format.
 
@@ -359,22 +403,51 @@ def _read_delimited(
         alike.
       encoding: as Python names it; None: UTF-8, or UTF-16 where a byte order mark says so.
       remedy: what to do about bytes that are not UTF-8 where no encoding was given, for messages.
+      header_row: the first line that counts.
+      otherwise: as of `decoded`, where no encoding was given.
 
     Raises:
       BadInput: if the file cannot be read, has other bytes, or an open quote.
     """
-    try:
-        content = unpacked(path) if path.suffix.lower() == ".gz" else path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    text, has_bom = _text(content, str(path), encoding, remedy)
-    separator = separator or _separator(text, str(path))
+    content = read_bytes(path)
+    text, has_bom = _text(content, str(path), encoding, remedy, otherwise)
     line_end = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+    text = _without_lines(text, header_row - 1)
+    if header_row == 1 and (said := _SEPARATOR_LINE.match(text)):
+        separator, text = separator or said[1], _without_lines(text, 1)
+    comments = _comments(text) if separator in (None, "\t") else 0
+    text = _without_lines(text, comments)
+    separator = separator or _separator(text, str(path))
     if separator == "\t":
         is_quoted, rows = _tab_rows(text, str(path))
     else:
         is_quoted, rows = True, list(_rows(text, separator, str(path)))
     return Dialect(separator, is_quoted, has_bom, line_end), rows
+
+
+_SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)  # Excel's own first line
+
+
+def _without_lines(text: str, count: int) -> str:
+    """The text with its first lines empty: the others keep their numbers."""
+    *before, rest = text.split("\n", count)
+    return "\n" * count + (rest if len(before) == count else "")
+
+
+def _comments(text: str) -> int:
+    """Lines of comments, which begin with #, above a table with tabs, such as SSSOM's metadata.
+
+    A line with as many tabs as the next is a header, as CTD's "# DiseaseName" is.
+    """
+    count = last = start = 0
+    while text.startswith("#", start):
+        end = text.find("\n", start)
+        if end < 0:
+            return 0
+        last = text.count("\t", start, end)
+        count, start = count + 1, end + 1
+    tabs = text[start : text.find("\n", start)].count("\t")
+    return count - (tabs == last) if tabs else 0
 
 
 def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
@@ -390,7 +463,9 @@ def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
     return True, quoted
 
 
-def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tuple[str, bool]:
+def _text(
+    content: bytes, place: str, encoding: str | None, remedy: str, otherwise: str | None
+) -> tuple[str, bool]:
     """The text of a file, and whether its copy should have a byte order mark."""
     if content.startswith(_PACKED_XML):
         raise BadInput(
@@ -398,20 +473,19 @@ def _text(content: bytes, place: str, encoding: str | None, remedy: str) -> tupl
         )
     if encoding is None and content.startswith(_UTF16):
         encoding = "utf-16"
-    try:
-        name = codecs.lookup(encoding or "utf-8").name
-    except LookupError as error:
-        raise BadInput(
-            f"--encoding: found {encoding!r}; expected one that Python knows, such as utf-8, "
-            "latin-1, cp1252 or utf-16"
-        ) from error
+    name = codec_of(encoding or "utf-8")
     is_utf8 = name in ("utf-8", "utf-8-sig")
     if encoding is not None:
         remedy = "give another --encoding, or save it as UTF-8"
-    text = decoded(content, place, "utf-8-sig" if is_utf8 else name, remedy)
-    if "\0" in text:
+    text = decoded(content, place, "utf-8-sig" if is_utf8 else name, remedy, otherwise)
+    if zeros := text.count("\0"):
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
+        if zeros > _MOST_ZEROS * len(text):
+            raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
+        tell(f"warning: {place}:{line}: {zeros:,} zero bytes were left out, here the first")
+        text = text.replace("\0", "")
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # as old programs of the Macintosh end lines
     return text, content.startswith(codecs.BOM_UTF8) if is_utf8 else True
 
 
@@ -505,12 +579,16 @@ class Table:
         empty is "".
       lines: of each row the number of the line in which it begins, or of its row in the workbook.
       dialect: how the file writes its rows.
+      header: the number of the header's line or row.
+      width: columns of the file, with those that have no name.
     """
 
     path: Path
     frame: pl.DataFrame
     lines: list[int]
     dialect: Dialect
+    header: int
+    width: int
 
     def find_column(self, name: str, option: str) -> str:
         """The column of that name, ignoring case and blanks.
@@ -551,6 +629,8 @@ def read_table(
     separator: str | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
+    header_row: int | None = None,
+    column: str | None = None,
 ) -> Table:
     """The table in a .csv, .tsv, .txt (each also as .gz) or .xlsx file.
 
@@ -561,14 +641,54 @@ def read_table(
       path: the file. A name with another ending is read as text.
       separator: one character, of text; None: found out from header and rows.
       encoding: of text, as Python names it; None: UTF-8.
-      sheet: name of the sheet of a workbook; None: the first.
+      sheet: name of the sheet of a workbook; None: the first that is not hidden.
+      header_row: number of the line or row of the header; None: the first that is not empty.
+      column: a column of the header, where it is known: of the first rows, the header is the one
+        that has it. Titles above it are left aside.
 
     Raises:
       BadInput: if it cannot be read, has no rows, two columns of one name, or a row with other
         columns than its header, with file and line.
     """
-    dialect, rows = read_rows(path, separator=separator, encoding=encoding, sheet=sheet)
+
+    def read(first: int) -> tuple[Dialect, Rows]:
+        return read_rows(
+            path, separator=separator, encoding=encoding, sheet=sheet, header_row=first
+        )
+
+    first = header_row or 1
+    dialect, rows = read(first)
+    if header_row is None and column is not None:
+        header_row = _row_with(column, dialect.separator, rows)
+        first = header_row or 1
+        if first > 1:
+            tell(
+                f"{path}: the header is row {first}, which has {column!r}; what stands above it is "
+                "left aside (--header-row names another)"
+            )
+            is_text = not dialect.sheet  # whose separator may have been found in the titles
+            dialect, rows = (
+                read(first) if is_text else (dialect, [row for row in rows if row[0] >= first])
+            )
+    if header_row is not None and (not rows or rows[0][0] != first or is_empty(rows[0][1])):
+        raise BadInput(f"{path}: found nothing in row {first}; expected the header there")
     return table_of(path, dialect, rows)
+
+
+_TITLES = 20  # rows above a header, at most
+
+
+def _row_with(column: str, separator: str, rows: Rows) -> int | None:
+    """The number of the row that has the name of a column, if that is not the first filled row.
+
+    The separator may be wrong: it was found with the titles.
+    """
+    filled = (row for row in rows if not is_empty(row[1]))
+    for place, (number, fields) in enumerate(islice(filled, _TITLES)):
+        texts = [fields, *(separator.join(fields).split(sign) for sign in _SEPARATORS)]
+        if any(folded(column) == folded(field.strip(' "')) for text in texts for field in text):
+            return number if place else None
+    return None
 
 
 def read_rows(
@@ -578,18 +698,25 @@ def read_rows(
     encoding: str | None = None,
     sheet: str | None = None,
     remedy: str = _GIVE_ENCODING,
+    header_row: int = 1,
+    otherwise: str | None = None,
 ) -> tuple[Dialect, Rows]:
     """As `read_table`, but all rows as they are, the header first.
 
-    `remedy` says what to do about bytes that are not UTF-8, where no encoding was given.
+    `remedy` says what to do about bytes that are not UTF-8, where no encoding was given, and
+    `otherwise` is an encoding to try then.
     """
     if path.name.lower().endswith(_OLD_WORKBOOK):
         raise BadInput(f"{path}: found {path.suffix}; expected .xlsx, .csv or .tsv: save it as one")
-    if is_workbook(path):
-        return Dialect(), _read_workbook(path, sheet)
     if separator is not None and len(separator) != 1:
         raise BadInput(f"--separator: found {separator!r}; expected one character, such as ';'")
-    return _read_delimited(path, separator, encoding, remedy)
+    if is_workbook(path):
+        title, rows = _read_workbook(path, sheet)
+        rows = [row for row in rows if row[0] >= header_row]
+        # Excel takes a .csv for the encoding of its country, unless it has a byte order mark.
+        return Dialect(separator or ",", bom=True, line_end="\r\n", sheet=title), rows
+    dialect, rows = _read_delimited(path, separator, encoding, remedy, header_row, otherwise)
+    return dialect, [row for row in rows if row[0] >= header_row]
 
 
 def is_workbook(path: Path) -> bool:
@@ -603,7 +730,7 @@ def table_of(path: Path, dialect: Dialect, rows: Rows) -> Table:
         what = "a header and no rows" if filled else "no rows"
         raise BadInput(f"{path}: found {what}; expected a header and the rows below it")
     first, last = filled[0], filled[-1]
-    (_, header), rows = rows[first], rows[first + 1 : last + 1]
+    (place, header), rows = rows[first], rows[first + 1 : last + 1]
     if len(header) > 1:
         rows = [row for row in rows if not is_empty(row[1])]
     for number, fields in rows:
@@ -613,23 +740,43 @@ def table_of(path: Path, dialect: Dialect, rows: Rows) -> Table:
                 f"header ({listed(header)}): mend the row, quote a field with the separator in it, "
                 "or save the table as .xlsx"
             )
-    width = len(header)
-    while not header[width - 1] and not any(
-        "".join(fields[width - 1 : width]) for _, fields in rows
-    ):
-        width -= 1
-    names = header[:width]
+    kept = list(range(len(header)))
+    if dialect.sheet:
+        kept = _named(path, place, header, rows)
+    while not header[kept[-1]] and not any("".join(fields[kept[-1] :]) for _, fields in rows):
+        kept.pop()
+    names = [header[column] for column in kept]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise BadInput(
             f"{path}: found more than one column {twice[0] or '(no name)'!r}; expected names that "
             "differ: rename one in the header"
         )
     columns = {
-        name: [fields[place] if fields else "" for _, fields in rows]
-        for place, name in enumerate(names)
+        name: [fields[column] if fields else "" for _, fields in rows]
+        for column, name in zip(kept, names, strict=True)
     }
     frame = pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String))
-    return Table(path, frame, [number for number, _ in rows], dialect)
+    return Table(path, frame, [number for number, _ in rows], dialect, place, len(header))
+
+
+def _named(path: Path, place: int, header: list[str], rows: Rows) -> list[int]:
+    """The columns of a sheet that have a name; what stands in others is said."""
+    from openpyxl.utils import get_column_letter
+
+    stray = [
+        f"{get_column_letter(column + 1)}{number}"
+        for number, fields in rows
+        for column, field in enumerate(fields)
+        if field and not header[column].strip()
+    ]
+    kept = [column for column, name in enumerate(header) if name.strip()]
+    if stray:
+        more = f" and {len(stray) - 1:,} more" if len(stray) > 1 else ""
+        tell(
+            f"{path}: cell {stray[0]}{more}: the column has no name in the header (row {place}), "
+            "so it is left aside"
+        )
+    return kept
 
 
 def is_empty(fields: list[str]) -> bool:
@@ -681,6 +828,36 @@ def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None)
             _write_delimited(unfinished, frame, dialect)
 
 
+def write_with_columns(
+    path: Path,
+    table: Table,
+    rows: Sequence[int],
+    added: pl.DataFrame,
+    numbers: Collection[str] = (),
+) -> None:
+    """Writes a table again, with columns added, atomically.
+
+    A workbook made of a workbook is a copy of it: its other sheets, formats and numbers stay. In
+    the sheet that was read, formulas become what they last computed, as rows may move. All else is
+    as of `write_table`.
+
+    Args:
+      path: the file to write.
+      table: as it was read.
+      rows: of the table, for each row of `added`: ascending, each once or more.
+      added: strings, null as "".
+      numbers: columns of `added` that a workbook holds as numbers.
+
+    Raises:
+      BadInput: as `write_table`, or if the workbook cannot be copied.
+    """
+    if path.suffix.lower() == ".xlsx" and table.dialect.sheet and not is_stream(path):
+        with written_whole(path) as unfinished:
+            _extend_workbook(unfinished, table, rows, added, numbers)
+    else:
+        write_table(path, pl.concat([table.frame[rows], added], how="horizontal"), table.dialect)
+
+
 # -------------------------------------------------------------------------------------------------
 # Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
@@ -689,18 +866,21 @@ _EXACT = 10**15  # Excel keeps 15 digits of a number
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold
 _TO_ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 _DIGITS = re.compile(r"(0+)(?:\.(0+))?")  # a number format that shows so many digits
+# One that shows all digits with signs between them, such as 000-0 or "E"00.
+_PATTERN = re.compile(r'(?:0|[-/ .]|\\.|"[^"]*")*0(?:[-/ ]|\\.|"[^"]*")*')
+_SIGN = re.compile(r'(0)|\\(.)|"([^"]*)"|(.)')
 
 
-def _read_workbook(path: Path, sheet: str | None = None) -> Rows:
-    """The rows of a sheet as strings, padded to the length of the longest row.
+def _read_workbook(path: Path, sheet: str | None = None) -> tuple[str, Rows]:
+    """The name of a sheet, and its rows as strings, padded to the length of the longest row.
 
     Numbers are as they are shown where zeros say so (a cell 123 in the format 0000 is "0123"), and
     else as short as they can be: 123, not 123.0. Dates are 2024-01-31, with a time if they have
-    one. Of a formula it is what was last computed.
+    one. Of a formula it is what was last computed. Each row of a merged cell has its value.
 
     Args:
       path: the workbook.
-      sheet: name of the sheet; None: the first, which is said if there are more.
+      sheet: name of the sheet; None: the first that is not hidden, which is said if there are more.
 
     Raises:
       BadInput: if it cannot be read, or has no such sheet.
@@ -708,12 +888,17 @@ def _read_workbook(path: Path, sheet: str | None = None) -> Rows:
     import openpyxl
 
     try:
-        with path.open("rb") as file, warnings.catch_warnings():
+        with _workbook_file(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and checks of input that are not read
             with zipfile.ZipFile(file) as archive:
                 zip_members(archive, str(path), lambda _: True)
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            return _sheet_rows(_sheet(workbook, path, sheet), path)
+            found = _sheet(workbook, path, sheet)
+            rows = _sheet_rows(found, path)
+            with zipfile.ZipFile(file) as archive:
+                xml = archive.read(found._worksheet_path)
+            _tell_of_formulas(xml, path)
+            return found.title, _filled_below(rows, xml)
     except BadInput:
         raise
     except OSError as error:
@@ -729,9 +914,79 @@ def _sheet(workbook: Any, path: Path, name: str | None) -> Any:
     names = [one.title for one in workbook.worksheets]
     if name is not None and name not in names or not names:
         raise BadInput(f"{path}: there is no sheet {name!r}; it has {', '.join(names) or 'none'}")
+    shown = [one.title for one in workbook.worksheets if one.sheet_state == "visible"] or names
     if name is None and len(names) > 1:
-        tell(f"{path}: reading the sheet {names[0]!r}, the first of {', '.join(names)}")
-    return workbook[name or names[0]]
+        hidden = [one for one in names if one not in shown]
+        aside = f" ({', '.join(hidden)} hidden)" if hidden else ""
+        tell(
+            f"{path}: reading the sheet {shown[0]!r}, the first of {', '.join(shown)}{aside}; "
+            "--sheet names another"
+        )
+    return workbook[name or shown[0]]
+
+
+# What "Strict Open XML Spreadsheet" writes, and what openpyxl knows.
+_STRICT = b"http://purl.oclc.org/ooxml/"
+_KNOWN = b"http://schemas.openxmlformats.org/"
+_TRANSITIONAL = (
+    (_STRICT + b"spreadsheetml/main", _KNOWN + b"spreadsheetml/2006/main"),
+    (_STRICT + b"drawingml/main", _KNOWN + b"drawingml/2006/main"),
+    (_STRICT + b"officeDocument/", _KNOWN + b"officeDocument/2006/"),
+)
+
+
+@contextmanager
+def _workbook_file(path: Path) -> Iterator[IO[bytes]]:
+    """A workbook that openpyxl can read; BadInput if it unpacks to too much."""
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        for part in archive.infolist():
+            check_unpacked(f"{part.filename} in {path}", part.compress_size, part.file_size)
+        is_strict = "xl/workbook.xml" in archive.namelist() and _STRICT in archive.read(
+            "xl/workbook.xml"
+        )
+        if not is_strict:
+            yield file
+            return
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as copy:
+            for part in archive.infolist():
+                text = archive.read(part)
+                if part.filename.endswith((".xml", ".rels")):
+                    for strict, known in _TRANSITIONAL:
+                        text = text.replace(strict, known)
+                copy.writestr(part.filename, text)
+        yield content
+
+
+_MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*?ref=\"([A-Z]+)(\d+):[A-Z]+(\d+)\"")
+_FORMULA = re.compile(
+    rb"<(?:\w+:)?c\s(?:[^>]*\s)?r=\"([A-Z]+\d+)\"[^>]*>"
+    rb"<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
+)
+
+
+def _tell_of_formulas(xml: bytes, path: Path) -> None:
+    """Warns of formulas that no program has computed: they read as empty."""
+    if found := _FORMULA.findall(xml):
+        tell(
+            f"warning: {path}: {len(found):,} formulas were never computed, the first in "
+            f"{found[0].decode()}, so their cells are empty: open it in Excel and save it again"
+        )
+
+
+def _filled_below(rows: Rows, xml: bytes) -> Rows:
+    """The rows, with the value of a merged cell in each of its rows."""
+    from openpyxl.utils import column_index_from_string
+
+    place = {number: row for row, (number, _) in enumerate(rows)}
+    for letters, *ends in _MERGED.findall(xml):
+        column, (first, last) = column_index_from_string(letters.decode()), map(int, ends)
+        if first in place and column <= len(rows[place[first]][1]):
+            value = rows[place[first]][1][column - 1]
+            for number in range(first + 1, min(last, rows[-1][0]) + 1):
+                rows[place[number]][1][column - 1] = value
+    return rows
 
 
 def _sheet_rows(sheet: Any, path: Path) -> Rows:
@@ -766,10 +1021,26 @@ def _shown(value: Any, number_format: str) -> str:
             decimals = len(zeros[2] or "")
             width = len(zeros[1]) + (decimals and decimals + 1) + (value < 0)
             return f"{value:0{width}.{decimals}f}"
+        if value == int(value) >= 0 and _PATTERN.fullmatch(number_format):
+            return _in_pattern(int(value), number_format)
         return str(int(value)) if value == int(value) else f"{value:.15g}"
     if isinstance(value, datetime.datetime):
         return str(value if value.time() != datetime.time() else value.date())
     return str(value)
+
+
+def _in_pattern(value: int, number_format: str) -> str:
+    """A whole number in a format such as 000-0: 32 is shown as "003-2"."""
+    signs = [match.groups() for match in _SIGN.finditer(number_format)]
+    digits = f"{value:0{sum(zero is not None for zero, *_ in signs)}d}"
+    shown, places = "", sum(zero is not None for zero, *_ in signs)
+    for zero, *literal in signs:
+        if zero is None:
+            shown += "".join(part or "" for part in literal)
+            continue
+        cut = len(digits) - places + 1  # the first place takes what is longer
+        shown, digits, places = shown + digits[:cut], digits[cut:], places - 1
+    return shown
 
 
 def _has_lost_digits(value: Any) -> bool:
@@ -804,6 +1075,83 @@ def _write_workbook(path: Path, frame: pl.DataFrame) -> None:
             cell.data_type = "s"  # else "=1+1" would be a formula
         sheet.append(cells)
     workbook.save(path)
+
+
+def _extend_workbook(
+    path: Path, table: Table, rows: Sequence[int], added: pl.DataFrame, numbers: Collection[str]
+) -> None:
+    """Writes a copy of the table's workbook with columns added, as `write_with_columns` says."""
+    import openpyxl
+
+    try:
+        with _workbook_file(table.path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            workbook = openpyxl.load_workbook(file)
+            computed = openpyxl.load_workbook(file, data_only=True)[table.dialect.sheet]
+    except Exception as error:  # as when it is read
+        raise BadInput(
+            f"{table.path}: cannot be copied ({type(error).__name__}: {error}); give --out a name "
+            "that ends in .csv, or open it in Excel and save it again"
+        ) from error
+    sheet: Any = workbook[table.dialect.sheet]
+    for cells in sheet.iter_rows():
+        for cell in cells:
+            value = computed[cell.coordinate].value if cell.data_type == "f" else None
+            if value is not None:
+                cell.value = value
+    lines = [table.lines[row] + out - row for out, row in enumerate(rows)]
+    if len(rows) > len(table.lines):
+        _make_room(sheet, table, rows, lines)
+    if lines and lines[-1] > _MOST_ROWS:
+        raise BadInput(
+            f"{lines[-1]:,} rows; an Excel sheet has room for {_MOST_ROWS:,}: write .csv or .tsv"
+        )
+    for column, name in enumerate(added.columns, start=table.width + 1):
+        header = sheet.cell(table.header, column)
+        header.value = name
+        header._style = copy(sheet.cell(table.header, table.width)._style)
+        for line, field in zip(lines, added[name], strict=True):
+            if not field:
+                continue
+            cell = sheet.cell(line, column)
+            if name in numbers:
+                cell.value = float(field)
+            else:
+                cell.value = _escaped(field, line)
+                cell.data_type = "s"  # else "=1+1" would be a formula
+    workbook.save(path)
+
+
+def _make_room(sheet: Any, table: Table, rows: Sequence[int], lines: Sequence[int]) -> None:
+    """Moves the rows of a sheet so that row `rows[i]` of the table stands in line `lines[i]`."""
+    for merged in [one for one in sheet.merged_cells.ranges if one.max_row > table.header]:
+        value = sheet.cell(merged.min_row, merged.min_col).value
+        sheet.unmerge_cells(str(merged))
+        for line in range(merged.min_row, merged.max_row + 1):
+            sheet.cell(line, merged.min_col).value = value
+    held = {
+        line: [(cell.column, cell.value, copy(cell._style)) for cell in sheet[line]]
+        for line in range(table.header + 1, sheet.max_row + 1)
+    }
+    sheet.delete_rows(table.header + 1, len(held))
+    to = [(line, table.lines[row]) for line, row in zip(lines, rows, strict=True)]
+    taken, more = set(table.lines), 0
+    count = Counter(table.lines[row] for row in rows)
+    for line in held:  # empty rows, and what stands below the table
+        if line in taken:
+            more += count[line] - 1
+        else:
+            to.append((line + more, line))
+    for line, source in to:
+        for column, value, style in held[source]:
+            cell = sheet.cell(line, column)
+            cell.value, cell._style = value, copy(style)
+    for one in sheet.tables.values():
+        begin, end = one.ref.split(":")
+        letters, last = re.fullmatch(r"([A-Z]+)(\d+)", end).groups()  # type: ignore[union-attr]
+        one.ref = f"{begin}:{letters}{int(last) + len(rows) - len(table.lines)}"
+        if one.autoFilter is not None:
+            one.autoFilter.ref = one.ref
 
 
 def _escaped(text: str, row: int) -> str:

@@ -40,6 +40,7 @@ from data_pipeline.process import BadInput, did_you_mean
 
 _MENTION = re.compile(r"(T\d+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
 _NOTE = re.compile(r"#\d+\tAnnotatorNotes (T\d+)\t(.*)", re.DOTALL)
+_OTHER_NOTE = re.compile(r"#\d+\tAnnotatorNotes [REAMN*]\d*\t")  # on a relation and the like
 _OTHER_LINES = ("R", "E", "A", "M", "N", "*", "#")  # what else BRAT writes
 _TAR_ENDINGS = (".tar.gz", ".tgz", ".tar")
 
@@ -111,6 +112,8 @@ def read_mentions(
                     "expected one for each mention: take one of the two out"
                 )
             notes[name] = number, note
+        elif _OTHER_NOTE.match(line):
+            continue
         elif line.strip() and (line[0] not in _OTHER_LINES or "AnnotatorNotes" in line):
             note = "#1<TAB>AnnotatorNotes T1<TAB>note"
             raise BadInput(

@@ -7,6 +7,7 @@ fastobo parses the file (OBO format 1.4, strict). Concept identifiers are the on
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import fastobo
 import polars as pl
 
 from data_pipeline.files.tables import check_lines, unpacked
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED, Source
 
 SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 _LANGUAGE = "ENG"
+_DISCARDED = re.compile("obsolete|deprecated|withdrawn", re.IGNORECASE)  # types of synonyms
 
 
 def read_obo(
@@ -27,15 +29,19 @@ def read_obo(
     """The ontology at `path` as a `Source`; obsolete classes are left out.
 
     Term types are "name" and the synonym's scope; synonyms whose scope is not in `synonym_scopes`
-    are left out. The source vocabulary is the prefix of the identifier ("HP"). The semantic type is
-    the class's namespace, or the file's default namespace.
+    are left out, and so are those that the ontology has discarded (of a type such as
+    obsolete_synonym). The source vocabulary is the prefix of the identifier ("HP"). The semantic
+    type is the class's namespace, or the file's default namespace.
 
     Relations have the direction of MRREL, in both directions each: "child is_a parent" gives
     (parent, CHD|isa, child) and (child, PAR|inverse_isa, parent); "s part_of o" gives
     (o, RO|part_of, s) and (s, RO|<inverse>, o), where the inverse is the Typedef's inverse_of, or
     "inverse_part_of" if none is declared.
 
-    Raises BadInput for a missing file, bad syntax (with line), or a file without classes.
+    Lines of comments (!) are skipped; others that are not valid are left out and counted.
+
+    Raises BadInput for a missing file, a frame that cannot be read (with line), or a file without
+    classes.
     """
     if not path.is_file():
         raise BadInput(f"{path} does not exist; expected an OBO file (.obo or .obo.gz)")
@@ -68,17 +74,74 @@ def definitions(path: Path) -> Iterator[tuple[str, str, str]]:
             yield str(frame.id), values["name"].name, values["def"].definition
 
 
+_COMMENT = re.compile(rb"^[ \t]*!.*$", re.MULTILINE)  # the guide of OBO 1.4 has parsers skip it
+_SYNONYM = re.compile(r'synonym:\s*"(.*)"\s+(EXACT|NARROW|BROAD|RELATED)\b\s*(\w*)')
+_TO_ESCAPE = re.compile(r'(?<!\\)([{}"])')
+_SHOWN = 3  # bad lines that are named
+
+
 def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
-    """The header and all frames; fastobo's errors become BadInput with file and line."""
-    data = _read_utf8(path)
+    """The header and all frames; lines that are not valid OBO are left out and counted."""
+    data = _COMMENT.sub(b"", _read_utf8(path)) + b"\n"  # the last line may have no end
     try:
         reader = fastobo.iter(io.BytesIO(data))
         return reader.header(), list(reader)
-    except SyntaxError as error:
-        raise BadInput(
-            f"{path}, line {error.lineno}: not valid OBO: {error.msg}; the line reads "
-            f"{(error.text or '').strip()[:80]!r}. Mend the line, or fetch the file again."
-        ) from error
+    except SyntaxError:
+        return _parse_by_frames(path, data.decode())
+
+
+def _parse_by_frames(path: Path, text: str) -> tuple[fastobo.header.HeaderFrame, list]:
+    """As `_parse`, frame by frame.
+
+    A name, synonym or definition that is not valid is read as it stands where that can be told;
+    each other line that is not is left out.
+    """
+    bad: list[str] = []
+    header, frames, number = fastobo.header.HeaderFrame(), [], 1
+    for stanza in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
+        found = _mended(path, stanza.split("\n"), number, bad)
+        header = header if stanza.startswith("[") else found.header
+        frames += list(found)
+        number += stanza.count("\n")
+    if bad:
+        more = f", and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+        tell(
+            f"warning: {path}: left out {len(bad):,} lines that are not valid OBO: "
+            f"{'; '.join(bad[:_SHOWN])}{more}"
+        )
+    return header, frames
+
+
+def _mended(path: Path, lines: list[str], first: int, bad: list[str]) -> fastobo.doc.OboDoc:
+    """One frame, or the header, without the lines that are not valid; these are added to `bad`."""
+    given = list(lines)
+    while True:
+        try:
+            return fastobo.loads("\n".join(lines))
+        except SyntaxError as error:
+            place = (error.lineno or 1) - 1
+            line = given[place] if place < len(given) else ""
+            if not line.strip() or not lines[place] or line.startswith(("[", "id:")):
+                raise BadInput(
+                    f"{path}, line {first + place}: not valid OBO: {error.msg}; the line reads "
+                    f"{line.strip()[:80]!r}. Mend the line, or fetch the file again."
+                ) from error
+            as_it_stands = _escaped(line)
+            if lines[place] == line != as_it_stands:
+                lines[place] = as_it_stands
+            else:
+                lines[place] = ""
+                bad.append(f"line {first + place}, {line.strip()[:80]!r}")
+
+
+def _escaped(line: str) -> str:
+    """A name or a synonym with its special signs escaped, and without what follows a synonym."""
+    if line.startswith("name:"):
+        return "name: " + _TO_ESCAPE.sub(r"\\\1", line[len("name:") :].strip())
+    if found := _SYNONYM.match(line):
+        text = _TO_ESCAPE.sub(r"\\\1", found[1])
+        return f'synonym: "{text}" {found[2]} {found[3]} []'
+    return line
 
 
 def _read_utf8(path: Path) -> bytes:
@@ -110,6 +173,7 @@ class _Tables:
         self.typedef_names: dict[str, str] = {}
         self.inverses: dict[str, str] = {}
         self.skipped_scopes: dict[str, int] = {}
+        self.discarded = 0  # synonyms
 
     def add(self, frame) -> None:
         if isinstance(frame, fastobo.typedef.TypedefFrame):
@@ -143,7 +207,9 @@ class _Tables:
             self._add_atom(identifier, "name", 0, clause.name)
         for clause in values.get("synonym", []):
             scope = clause.synonym.scope
-            if scope in self.scopes:
+            if _DISCARDED.search(str(clause.synonym.type or "")):
+                self.discarded += 1
+            elif scope in self.scopes:
                 rank = 1 + SYNONYM_SCOPES.index(scope)
                 self._add_atom(identifier, scope, rank, clause.synonym.desc)
             else:
@@ -208,6 +274,8 @@ class _Tables:
             f"{count:,} {scope} synonyms left out (add them with --synonym-scopes)"
             for scope, count in sorted(self.skipped_scopes.items())
         )
+        if self.discarded:
+            notes += (f"{self.discarded:,} synonyms left out, which the ontology has discarded",)
         return Source(
             name=self.header.get("ontology", path.name).removesuffix(".obo"),
             release=release or self.header.get("data-version", "unknown"),

@@ -1,6 +1,6 @@
 """Users' own tables of terms: the meaning of their columns, and the `Source` made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from data_pipeline.files.tables import (
     read_table,
     table_of,
 )
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.source import Source, both_directions, check_labels
 
 # -------------------------------------------------------------------------------------------------
@@ -77,23 +77,45 @@ class TermTable:
     columns: frozenset[str]
 
 
-def _roles(header: Sequence[str], path: Path) -> dict[str, int]:
+def _roles(
+    header: Sequence[str], path: Path, columns: Mapping[str, str] | None = None
+) -> dict[str, int]:
     """Role (a key of `_NAMES`, or "code") -> place of its column in a header.
 
+    Args:
+      header: the names.
+      path: for messages.
+      columns: the names of the columns of some roles, where they are told.
+
     Raises:
-      BadInput: two columns could have the same role.
+      BadInput: two columns could have the same role, or none has a name that was told.
     """
     names = [folded(name) for name in header]
     found: dict[str, int] = {}
+    for role, name in (columns or {}).items():
+        if folded(name) not in names:
+            raise BadInput(
+                f"--{role}-column {name}: no column has that name; {path} has the columns "
+                f"{listed(header)}{did_you_mean(name, header)}"
+            )
+        found[role] = names.index(folded(name))
+    told = set(found.values())
     for role, groups in _NAMES.items():
+        if role in found:
+            continue
         places = next(
-            filter(None, ([i for i, n in enumerate(names) if n in g] for g in groups)), []
+            filter(
+                None,
+                ([i for i, n in enumerate(names) if n in g and i not in told] for g in groups),
+            ),
+            [],
         )
         if len(places) > 1:
             both = " and ".join(header[place] for place in places)
             raise BadInput(
                 f"{path}: found the columns {both}, each of which could be the {role}; expected "
                 f"one: name the right one {role!r}, and the other something else"
+                + (f", or give --{role}-column" if role in ("term", "concept") else "")
             )
         if places:
             found[role] = places[0]
@@ -103,9 +125,9 @@ def _roles(header: Sequence[str], path: Path) -> dict[str, int]:
     return found
 
 
-def has_terms(header: Sequence[str], path: Path) -> bool:
-    """Whether a header names a column of terms and a column of concepts."""
-    return {"term", "concept"} <= _roles(header, path).keys()
+def has_terms(header: Sequence[str], path: Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a header names a column of terms and a column of concepts; `columns` as `_roles`."""
+    return {"term", "concept"} <= _roles(header, path, columns).keys()
 
 
 def header_of(rows: Rows) -> tuple[int, list[str]]:
@@ -123,14 +145,16 @@ def read_term_table(path: Path) -> TermTable:
     return term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8))
 
 
-def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
-    """As `read_term_table`, from rows already read."""
+def term_table(
+    path: Path, dialect: Dialect, rows: Rows, names: Mapping[str, str] | None = None
+) -> TermTable:
+    """As `read_term_table`, from rows already read; `names` are columns, as of `_roles`."""
     _, header = header_of(rows)
-    found = _roles(header, path)
+    found = _roles(header, path, names)
     if not {"term", "concept"} <= found.keys():
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}")
     table = table_of(path, dialect, rows)
-    columns = {role: table.frame.columns[place] for role, place in found.items()}
+    columns = {role: header[place] for role, place in found.items()}
     frame = table.frame.select(
         pl.col(columns[role]).str.strip_chars().alias(role)
         if role in columns
@@ -138,6 +162,7 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
         for role in (*_NAMES, "code")
     )
     _check(table, frame, columns)
+    frame = frame.filter(_in_use(table))
     frame = frame.with_columns(
         pl.col("concept").str.split(CONCEPT_SEPARATOR),
         language=umls_language(pl.col("language")),
@@ -147,6 +172,18 @@ def term_table(path: Path, dialect: Dialect, rows: Rows) -> TermTable:
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
     return TermTable(path, frame.filter(pl.col("concept") != ""), frozenset(columns))
+
+
+def _in_use(table: Table) -> pl.Series:
+    """bool: the rows that a column "active" of 1 and 0, as SNOMED CT has, does not withdraw."""
+    found = [name for name in table.frame.columns if folded(name) == "active"]
+    values = table.frame[found[0]].str.strip_chars() if found else pl.Series([""])
+    if not values.is_in(["0", "1"]).all():
+        return pl.Series([True] * table.frame.height)
+    withdrawn = int((values == "0").sum())
+    if withdrawn:
+        tell(f"{table.path}: {withdrawn:,} rows left out, which are not active")
+    return values == "1"
 
 
 def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:

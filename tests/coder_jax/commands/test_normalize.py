@@ -1,5 +1,6 @@
 """The command `normalize`: TSV out, mentions from file or stdin, messages, pipes, stops."""
 
+import contextlib
 import csv
 import io
 import signal
@@ -66,7 +67,7 @@ def test_the_concept_of_each_line(model, dictionary, tmp_path, capsys, monkeypat
     assert list(rows[0]) == ["mention", *CODED_COLUMNS]
     assert [row["mention"] for row in rows] == ["pain", "Renal failure", "", "heart attacks"]
     assert [row["concept"] for row in rows] == ["C3", "C2", "", "C1"]
-    assert [row["status"] for row in rows] == ["exact", "exact", "no answer", "near"]
+    assert [row["status"] for row in rows] == ["exact", "exact", "no answer", "misspelt"]
     assert [row["matched_term"] for row in rows] == ["pain", "renal failure", "", "heart attack"]
     assert (rows[1]["similarity"], rows[2]["reason"]) == ("1.0000", "empty")
     assert rows[3]["preferred_name"] == "heart attack"
@@ -263,13 +264,14 @@ def test_a_list_in_the_same_list_coded(run_of_normalize_tables, files, capsys):
 
 def test_codes_of_some_vocabularies_and_more_concepts(run_of_normalize_tables):
     rows = run_of_normalize_tables(
-        "--column", "local term", "--codes-of", "LOCAL,X", "-k", "2", "--prefix", "my_"
+        "--column", "local term", "--codes-of", "LOCAL", "-k", "2", "--prefix", "my_"
     )
     assert [(row["id"], row["my_rank"]) for row in rows[:4]] == [
         ("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"),
     ]  # fmt: skip
     assert (rows[0]["my_code"], rows[2]["my_code"]) == ("12", "")
     assert rows[1]["my_concept"] == "LEFT"
+    assert [row["my_status"] for row in rows[:2]] == ["exact", "near"]
 
 
 def test_some_concepts_of_the_dictionary(run_of_normalize_tables):
@@ -286,6 +288,93 @@ def test_a_workbook_in_and_out(run_of_normalize_tables, files):
     rows = list(load_workbook(files / "coded.xlsx").active.values)
     assert rows[0] == ("id", "local term", "ward", *CODED_COLUMNS)
     assert [row[3] for row in rows[1:]] == ["RIGHT", "DM2", None, "MI", "MI", None, "RIGHT"]
+
+
+def a_workbook(path):
+    """A hospital's workbook: a cover, and a list under a title, with numbers in their formats."""
+    book = Workbook()
+    book.active.title = "cover"
+    book.active["A1"] = "City Hospital"
+    sheet = book.create_sheet("local terms")
+    for row in (["Terms of 2024"], [], ["id", "local term", "count"], [7, "Headache", 1250.5]):
+        sheet.append(row)
+    sheet.append([8, "Hemiplegia (left)", "=1+1"])
+    sheet["A4"].number_format, sheet["C4"].number_format = "000", "#,##0.00"
+    sheet["A7"] = "end of the list"
+    book.save(path)
+
+
+def test_a_workbook_made_of_a_workbook_keeps_all_that_it_had(
+    run_of_normalize_tables, files, capsys
+):
+    a_workbook(files / "list.xlsx")
+    arguments = ("--sheet", "local terms", "--column", "local term")
+    run_of_normalize_tables(*arguments, out="coded.xlsx", given="list.xlsx")
+    assert "the header is row 3, which has 'local term'" in capsys.readouterr().err
+    book = load_workbook(files / "coded.xlsx")
+    assert book.sheetnames == ["cover", "local terms"]
+    assert book["cover"]["A1"].value == "City Hospital"
+    sheet = book["local terms"]
+    assert sheet["A1"].value == "Terms of 2024" and sheet["A7"].value == "end of the list"
+    assert [cell.value for cell in sheet[3]] == ["id", "local term", "count", *CODED_COLUMNS]
+    assert (sheet["A4"].value, sheet["A4"].number_format) == (7, "000")
+    assert (sheet["C4"].value, sheet["C4"].number_format) == (1250.5, "#,##0.00")
+    assert [sheet[f"D{row}"].value for row in range(4, 8)] == ["HA", "LEFT", None, None]
+    of_similarity = sheet.cell(4, 4 + list(CODED_COLUMNS).index("similarity"))
+    assert (of_similarity.value, of_similarity.data_type) == (1, "n")
+
+
+def test_a_workbook_with_more_rows_than_its_list(run_of_normalize_tables, files):
+    a_workbook(files / "list.xlsx")
+    arguments = ("--sheet", "local terms", "--column", "local term", "-k", "2", "--header-row", "3")
+    run_of_normalize_tables(*arguments, out="coded.xlsx", given="list.xlsx")
+    sheet = load_workbook(files / "coded.xlsx")["local terms"]
+    shown = [[sheet.cell(row, column).value for column in (1, 2, 4)] for row in range(4, 10)]
+    assert [row[:2] for row in shown] == [
+        [7, "Headache"], [7, "Headache"], [8, "Hemiplegia (left)"], [8, "Hemiplegia (left)"],
+        [None, None], ["end of the list", None],
+    ]  # fmt: skip
+    assert [shown[0][2], shown[2][2], shown[3][2]] == ["HA", "LEFT", "RIGHT"]
+    assert sheet["A5"].number_format == "000"
+
+
+def test_text_made_of_a_workbook_is_what_excel_opens(run_of_normalize_tables, files):
+    a_workbook(files / "list.xlsx")
+    arguments = ("--sheet", "local terms", "--column", "local term")
+    run_of_normalize_tables(*arguments, given="list.xlsx")
+    content = (files / "coded.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbfid,local term,count,concept,")
+    assert content.splitlines(keepends=True)[1].startswith(b"007,Headache,1250.5,HA,")
+    assert content.count(b"\r\n") == content.count(b"\n") == 4
+    run_of_normalize_tables(*arguments, "--separator", ";", given="list.xlsx")
+    assert (files / "coded.csv").read_bytes().startswith(b"\xef\xbb\xbfid;local term;count;")
+
+
+@pytest.mark.parametrize(
+    ("out", "what"),
+    [
+        ("list.csv", "the list"),
+        ("./../{folder}/list.csv", "the list"),
+        ("link.csv", "the list"),
+        ("hard.csv", "the list"),
+        ("terms.csv", "--dictionary"),
+        ("own.tsv", "--abbreviations"),
+    ],
+)
+def test_what_is_read_is_never_written_over(run_of_normalize_tables, files, out, what):
+    (files / "link.csv").symlink_to("list.csv")
+    (files / "hard.csv").hardlink_to(files / "list.csv")
+    (files / "own.tsv").write_text("HA\theadache\n")
+    before = {name: (files / name).read_bytes() for name in ("list.csv", "terms.csv", "own.tsv")}
+    for option in ("--out", "--review"):
+        name = out.format(folder=files.name)
+        with pytest.raises(
+            BadInput, match=f"{option}: found .*, which is read as {what}; expected"
+        ):
+            run_of_normalize_tables(
+                "--column", "local term", "--abbreviations", "own.tsv", option, name
+            )
+    assert before == {name: (files / name).read_bytes() for name in before}
 
 
 def test_no_answer_below_a_similarity(run_of_normalize_tables):
@@ -366,6 +455,13 @@ def test_a_review_and_what_was_decided(run_of_normalize_tables, files, capsys):
         (("--column", "ward", "--abbreviations", "absent.tsv"), "absent.tsv"),
         (("--column", "ward", "--dictionary-sources", "X"), "--dictionary-sources X: no term"),
         (("--column", "ward", "--encoding", "klingon"), "--encoding: found 'klingon'"),
+        (
+            ("--column", "ward", "--codes-of", "LOCAL,SNOMEDCT"),
+            "--codes-of SNOMEDCT: terms.csv has no code of it; it has ICD, LOCAL, SNOMEDCT_US; "
+            "did you mean 'SNOMEDCT_US'",
+        ),
+        (("--column", "ward", "--term-column", "x"), "--term-column x: no column has that name"),
+        (("--column", "ward", "--header-row", "9"), "found nothing in row 9"),
     ],
 )
 def test_all_is_checked_before_anything_is_encoded(
@@ -388,6 +484,43 @@ def test_a_coded_list_is_not_coded_over(run_of_normalize_tables, files):
         "--column", "local term", "--prefix", "new_", given="coded.csv", out="again.csv"
     )
     assert rows[0]["concept"] == rows[0]["new_concept"] == "RIGHT"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--precision", "0.9"), ("--review", "r.html"), ("--candidates", "both")]
+)
+def test_a_forgotten_dictionary_is_said(files, minilm_path, monkeypatch, arguments):
+    monkeypatch.chdir(files)
+    words = ["--model", str(minilm_path), "--column", "local term", *arguments, "list.csv"]
+    with pytest.raises(BadInput, match="^--dictionary is missing, and .* has no classes; expected"):
+        normalize.run(parsed(normalize.OPTIONS, words)[0])
+
+
+def test_decisions_on_what_the_list_does_not_have_are_said(run_of_normalize_tables, files, capsys):
+    (files / "decisions.csv").write_text(
+        "mention,concept,decision\nn/a,HA,accepted\nHeadache ,HA,accepted\nMI,MI,accepted\n"
+    )
+    run_of_normalize_tables("--column", "local term", "--decided", "decisions.csv")
+    said = capsys.readouterr().err
+    assert "2 of 3 decisions are on mentions that the list does not have" in said
+    assert "'Headache ', 'MI'" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments"),
+    [
+        ("douleur\rMénière\r".encode(), ()),
+        ("douleur\nMénière\n".encode("latin-1"), ("--encoding", "latin-1")),
+        ("douleur\r\nMénière\r\n".encode("utf-16"), ()),
+        ("douleur\nMénière\n".encode("utf-16-le"), ("--encoding", "utf-16-le")),
+    ],
+)
+def test_text_of_other_programs(files, content, arguments):
+    (files / "list.txt").write_bytes(content)
+    words = ["--model", "x", "--dictionary", "y", *arguments, str(files / "list.txt")]
+    options = parsed(normalize.OPTIONS, words)[0]
+    with contextlib.ExitStack() as held:
+        assert list(normalize._read_text(options, held)) == [["douleur", "Ménière"]]
 
 
 def test_stdin_is_no_table(run_of_normalize_tables, monkeypatch):

@@ -17,6 +17,7 @@ from coder_jax.mapping.confidence import (
     _best_weight,
     _outcomes,
     _precision_and_coverage,
+    _with_errors,
     cutoff_for,
     measure_cutoffs,
     measured_cutoffs,
@@ -232,7 +233,9 @@ def test_what_was_promised_holds_for_other_names(names, normalizer):
 def test_a_table_and_a_rule_for_each_language(cutoffs, names, normalizer):
     assert list(cutoffs.tables) == [ALL, "ENG", "GER"] == list(cutoffs.rules)
     exact = normalizer.exact(names[0])
-    assert cutoffs.of().mentions == sum(not one for one in exact)
+    spelt = normalizer.misspelt(names[0])
+    looked_up = sum(bool(one or other) for one, other in zip(exact, spelt, strict=True))
+    assert cutoffs.of().mentions == len(names[0]) - looked_up
     assert cutoffs.of("ENG").mentions + cutoffs.of("GER").mentions == cutoffs.of().mentions
     assert cutoffs.of("FRE") == cutoffs.of()
     assert cutoffs.measured_on == {"candidates": "characters", "dictionary": HPO}
@@ -268,12 +271,20 @@ def test_the_weight_with_most_right_answers():
 
     class Given:
         def first_by_weight(self, strings, weights):
-            assert len(strings) == 20, "names, and the same misspelt"
             return [
                 ["C"] * right_at[weight] + [None] * (20 - right_at[weight]) for weight in weights
             ]
 
-    assert _best_weight(Given(), ["name"] * 10, [{"C"}] * 10) == 2.0
+    assert _best_weight(Given(), ["name"] * 20, [{"C"}] * 20) == 2.0
+
+
+def test_letters_are_weighed_with_misspelt_terms_of_the_dictionary(normalizer):
+    terms = normalizer.dictionary.terms
+    strings, gold = _with_errors(normalizer, ["zz yy", "qq xx"], [{"A"}, {"B"}])
+    assert strings[:2] == ["zz yy", "qq xx"] and gold[:2] == [{"A"}, {"B"}]
+    assert 4 <= len(strings) == len(gold) <= 6
+    assert not set(strings) & set(terms), "what is looked up as it is needs no letters"
+    assert not any(normalizer.misspelt(strings))
 
 
 def test_outcomes(normalizer):

@@ -9,6 +9,7 @@ from coder_jax.mapping import normalizer as exact
 from coder_jax.mapping.candidates import Candidates
 from coder_jax.mapping.coded_list import Status
 from coder_jax.mapping.normalizer import (
+    Confidence,
     Normalizer,
     Rule,
     _SameStrings,
@@ -57,10 +58,12 @@ def normalizer_of_normalizer(minilm_path):
         ("Diabetes mellitus (type 2)", "DM2", Status.EXACT, 0),
         ("AIDS", "IMMUNE", Status.EXACT, 2),  # three concepts, of which one writes it so
         ("aids", "HELP", Status.EXACT, 2),
-        ("aIDS", "IMMUNE", Status.TIED, 2),  # nobody does: the first one
+        ("aIDS", "HELP", Status.TIED, 2),  # nobody does: the first that is no acronym
         ("Cold", "LOW TEMPERATURE", Status.TIED, 1),  # its first name, as it is of the other one
         ("MI", "HEART", Status.EXACT, 0),
-        ("hemiplégia (left)", "LEFT", Status.NEAR, 0),
+        ("hemiplégia (left)", "LEFT", Status.MISSPELT, 0),
+        ("Diabetes melitus (type 2)", "DM2", Status.MISSPELT, 0),
+        ("Hemi\u00adplegia\u200b\u00a0(left)", "LEFT", Status.EXACT, 0),
         ("diabetes, type 2", "DM2", Status.NEAR, 0),
         ("n/a", None, Status.NO_ANSWER, 0),
         ("", None, Status.NO_ANSWER, 0),
@@ -140,6 +143,45 @@ def test_vectors_of_another_dictionary_are_refused(normalizer_of_normalizer):
         normalizer_of_normalizer.answers(["a"], k=0)
 
 
+def test_what_names_nothing_is_a_name_where_the_dictionary_has_it():
+    terms = {"Na": "SODIUM", "M": "MALE", "Unknown": "ASKED", "3+": "PLUS3", "++": "PLUS2"}
+    vectors = dict.fromkeys(terms, [0, 1])
+    normalizer = normalizer_of(vectors, list(terms.values()), "x")
+    answers = normalizer.answers(["Na", "M", "unknown", "3+", "++"])
+    assert [answer.concept for answer in answers] == list(terms.values())
+    assert {answer.status for answer in answers} == {Status.EXACT}
+    answers = normalizer.answers(["NA", "m", "None", "4+", "+", "#REF!"])
+    assert [answer.concept for answer in answers] == [None] * 6
+    assert [answer.reason for answer in answers[:3]] == [
+        "a placeholder", "one letter", "a placeholder",
+    ]  # fmt: skip
+
+
+def test_an_acronym_in_capitals_is_no_word():
+    normalizer = normalizer_of({"ODD": [1, 0], "far": [0, 1]}, ["DEFIANT", "F"], "odd")
+    (word,) = normalizer.answers(["odd"])
+    assert (word.concept, word.status) == ("DEFIANT", Status.NEAR)
+    assert word.reason == "the dictionary has it in capitals"
+    (acronym,) = normalizer.answers(["ODD"])
+    assert (acronym.status, acronym.reason) == (Status.EXACT, "")
+
+
+def test_what_is_more_likely_wrong_than_right_is_doubtful():
+    vectors = {"alpha": [1, 0], "beta": [0, 1]}
+    normalizer = normalizer_of(vectors, ["A", "B"], "gamma ray")
+    for intercept, status in ((-1.0, Status.DOUBTFUL), (1.0, Status.NEAR)):
+        normalizer.rule = Rule(measured=Confidence(intercept, 0.0, 0.0))
+        (answer,) = normalizer.answers(["gamma ray"])
+        assert (answer.concept, answer.status) == ("A", status)
+
+
+def test_several_concepts_one_letter_away_are_tied():
+    vectors = {"Ketoacidosis": [0, 1], "Ketoacidoses": [1, 0], "far": [0.6, 0.8]}
+    (answer,) = normalizer_of(vectors, ["A", "B", "F"], "ketoacidoss").answers(["ketoacidoss"], 3)
+    assert (answer.concept, answer.status, answer.ties) == ("B", Status.TIED, 1)
+    assert [one.concept for one in answer.candidates] == ["B", "A", "F"]
+
+
 # -------------------------------------------------------------------------------------------------
 # Terms with the string of a mention.
 
@@ -161,7 +203,10 @@ TERMS = [
         ("  hemiplegia \t(RIGHT)\n", [1]),
         ("Aids", [2, 3]),
         ("e\u0301te\u0301", [4]),  # the accents as signs of their own
-        ("STRASSE", []),
+        ("STRASSE", [5]),
+        ("Ｓｔｒａｓｓｅ", [5]),  # in the wide letters of Japanese
+        ("\ufeffheart\u200b attack\r", [6]),
+        ("Stra\u00adße", [5]),
         ("Heart attack", [6]),
         ("hemiplegia", []),
         ("", []),
@@ -190,8 +235,8 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         def to_list(self):
             return self.strings
 
-    folded = exact._folded
-    monkeypatch.setattr(exact, "_folded", lambda terms: Clumsy(folded(terms).to_list()))
+    same = exact.same_letters
+    monkeypatch.setattr(exact, "same_letters", lambda terms: Clumsy(same(terms).to_list()))
     rows = _SameStrings(["abc", "abd", "ABC"]).rows(["abd", "abc", "xyz"])
     assert [found.tolist() for found in rows] == [[1], [0, 2], []]
     assert all(found.dtype == np.int64 for found in rows)
@@ -225,6 +270,9 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         ("１２", "a number"),
         ("x", "one letter"),
         ("К", "one letter"),
+        ("#N/A", "an error of a spreadsheet"),
+        ("#BEZUG!", "an error of a spreadsheet"),
+        ("Patient is well. " * 40, "a text of 680 characters, no name"),
     ],
 )
 def test_no_answer(mention, why):
@@ -272,6 +320,16 @@ def test_what_is_written_out_is_not_looked_at_again():
 def test_the_file(write):
     path = write("own.tsv", "MI\tmyocardial infarction\nMS\tsclerosis\nMS\tsclerosis\n")
     assert read_abbreviations(path) == {"MI": "myocardial infarction", "MS": "sclerosis"}
+    path = write("own.csv", "abbreviation;words\nn/v/d;nausea, vomiting\nMI;infarction\n")
+    assert read_abbreviations(path) == {"n/v/d": "nausea, vomiting", "MI": "infarction"}
+    path = write("own.csv", "MI,infarction,heart\n")
+    with pytest.raises(BadInput, match="own.csv:1: found .*expected abbreviation<TAB>words"):
+        read_abbreviations(path)
     path = write("own.tsv", "MS\tsclerosis\nMS\tmitral stenosis\n")
     with pytest.raises(BadInput, match="'MS' stands for 'sclerosis' and for 'mitral stenosis'"):
         read_abbreviations(path)
+
+
+def test_abbreviations_with_signs_count_in_any_case():
+    write_out = writer_out({"n/v/d": "nausea", "ms": "milliseconds"})
+    assert write_out("N/V/D for 3 MS") == "nausea for 3 MS"

@@ -344,7 +344,8 @@ def test_dictionaries_that_cannot_be_used(write, tmp_path):
     message = "found --dictionary-languages ENG; expected a dataset folder, a release or an"
     with pytest.raises(BadInput, match=message):
         read_dictionary(path, ["ENG"])
-    with pytest.raises(BadInput, match="d.tsv:1: found 3 columns; expected 2: term<TAB>CUI"):
+    message = "d.tsv:1: found the columns pain, C1, ENG; expected term<TAB>CUI.*--term-column"
+    with pytest.raises(BadInput, match=message):
         read_dictionary(write("d.tsv", "pain\tC1\tENG\n"))
 
 
@@ -610,6 +611,65 @@ def test_a_code_of_a_vocabulary_is_the_concept_where_nothing_else_is(write):
     assert dictionary.about("I21") == AboutConcept("MI", (("ICD10", "I21"),))
 
 
+def test_a_vocabulary_is_told_without_a_code(write):
+    text = "concept,vocabulary,term\nC1,ICD10,MI\nC1,LOCAL,heart attack\nC2,,pain\n"
+    dictionary = read_dictionary(write("d.csv", text))
+    assert dictionary.about("C1").codes == (("ICD10", ""), ("LOCAL", ""))
+    assert dictionary.about("C2").codes == ()
+    assert dictionary.code_vocabularies == ["ICD10", "LOCAL"]
+
+
+def test_rows_that_are_not_active_are_no_terms(write, capsys):
+    text = "id\tactive\tconceptId\tterm\n1\t1\t9\tMI\n2\t0\t9\tstroke of the heart\n"
+    assert rows_of(read_dictionary(write("d.txt", text))) == [("MI", "9")]
+    assert "d.txt: 1 rows left out, which are not active" in capsys.readouterr().err
+    text = text.replace("\t0\t", "\tyes\t")
+    assert len(read_dictionary(write("d.txt", text)).terms) == 2
+
+
+def test_mrconso_by_another_name_is_no_table(write):
+    row = "C9000001|ENG|P|L1|PF|S1|Y|A1||M1|D1|MSH|MH|D1|Kidney stone|0|N|256|\n"
+    with pytest.raises(BadInput, match="looks like MRCONSO.RRF of a UMLS release; expected that"):
+        read_dictionary(write("MRCONSO_ENG.RRF", row))
+
+
+def test_columns_may_be_named(write):
+    path = write("d.csv", "id,code,Bezeichnung\n1,I21,Herzinfarkt\n2,R51,Kopfschmerz\n")
+    expected = [("Herzinfarkt", "I21"), ("Kopfschmerz", "R51")]
+    columns = {"term": "bezeichnung", "concept": "code"}
+    assert rows_of(read_dictionary(path, columns=columns)) == expected
+    columns["term"] = "Bezeichung"
+    with pytest.raises(BadInput, match="--term-column Bezeichung: no column .*did you mean"):
+        read_dictionary(path, columns=columns)
+    with pytest.raises(BadInput, match="id and code, each of which could .*--concept-column"):
+        read_dictionary(path)
+    two = write("d.tsv", "Kode\tBegriff\nI21\tHerzinfarkt\nR51\tKopfschmerz\n")
+    columns = {"term": "Begriff", "concept": "Kode"}
+    assert rows_of(read_dictionary(two, columns=columns)) == expected
+    folder = write("hp.obo", "format-version: 1.2\n")
+    with pytest.raises(BadInput, match="found --term-column; expected a table: leave it out"):
+        read_dictionary(folder, columns=columns)
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("d.csv", "concept,term\nMEN,Menière\n"),
+        ("d.tsv", "Menière\tMEN\n"),
+        ("d.txt", "MEN||Menière\n"),
+    ],
+)
+def test_what_is_not_utf8_is_read_in_the_encoding_given(write, capsys, name, text):
+    path = write(name, text)
+    utf8 = read_dictionary(path, encoding="cp1252")
+    assert rows_of(utf8) == [("Menière", "MEN")] and not capsys.readouterr().err
+    path.write_bytes(text.encode("cp1252"))
+    assert rows_of(read_dictionary(path, encoding="cp1252")) == [("Menière", "MEN")]
+    assert "is not UTF-8, so it is read as cp1252 (--encoding)" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="which is not UTF-8"):
+        read_dictionary(path)
+
+
 def test_what_is_not_said_is_empty(write):
     text = "concept\tterm\tlanguage\tsab\tcode\tsty\n1\ta\t\t\t\t\n2|3\tb\tfr\tX\tX2\tT1 Type\n"
     dictionary = read_dictionary(write("d.tsv", text))
@@ -672,9 +732,9 @@ def test_choices_that_a_table_does_not_have(write):
         (
             "d.csv",
             "headache;C2\npain;C1\n",
-            "d.csv:1: found 2 columns; .*first row is headache, C2",
+            "d.csv:1: found the columns headache, C2; expected term<TAB>CUI",
         ),
-        ("d.csv", "\nKode;Begriff;x\n1;a;b\n", "d.csv:2: found 3 columns; .*is Kode, Begriff, x"),
+        ("d.csv", "\nKode;Begriff;x\n1;a;b\n", "d.csv:2: found the columns Kode, Begriff, x; exp"),
         ("d.csv", " \n", "d.csv: found no lines; expected tab-separated rows"),
         (
             "d.tsv",

@@ -307,6 +307,11 @@ def book(tmp_path):
         ((123, "00000"), "00123"),
         ((250, "000.00"), "250.00"),
         ((-5, "000"), "-005"),
+        ((12, "00-0"), "01-2"),
+        ((7, '"E"00'), "E07"),
+        ((3.2, "000.00"), "003.20"),
+        ((123456789, "000-00-0000"), "123-45-6789"),
+        ((12345, "00-0"), "1234-5"),
         ((7.6, "0"), "8"),
         ((0.25, "0%"), "0.25"),
         (0.1 + 0.2, "0.3"),
@@ -364,6 +369,92 @@ def test_the_first_sheet_is_read_or_one_by_name(book, capsys):
     assert not capsys.readouterr().err
     with pytest.raises(BadInput, match="there is no sheet 'moer'; it has terms, more"):
         read_table(path, sheet="moer")
+
+
+def test_a_hidden_sheet_is_never_the_first(book, capsys):
+    path = book(["a"], ["1"], more=[["b"], ["2"]])
+    workbook = openpyxl.load_workbook(path)
+    workbook["terms"].sheet_state = "hidden"
+    workbook.active = 1
+    workbook.save(path)
+    assert read_table(path).frame.columns == ["b"]
+    told = capsys.readouterr().err
+    assert "reading the sheet 'more', the first of more (terms hidden); --sheet names" in told
+    assert read_table(path, sheet="terms").frame.columns == ["a"]
+
+
+def test_each_row_of_a_merged_cell_has_its_value(book):
+    path = book(["term", "side"], ["kidney stone", "left"], [None, "right"], ["fever", None])
+    workbook = openpyxl.load_workbook(path)
+    workbook["terms"].merge_cells("A2:A3")
+    workbook.save(path)
+    assert read_table(path).frame.rows() == [
+        ("kidney stone", "left"), ("kidney stone", "right"), ("fever", ""),
+    ]  # fmt: skip
+
+
+def test_a_sheet_of_strict_open_xml_is_read(book):
+    path = book(["id", "term"], ["1", "fever"])
+    known, strict = b"http://schemas.openxmlformats.org/", b"http://purl.oclc.org/ooxml/"
+    pairs = [
+        (known + b"spreadsheetml/2006/main", strict + b"spreadsheetml/main"),
+        (known + b"officeDocument/2006/", strict + b"officeDocument/"),
+    ]
+    content = io.BytesIO()
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(content, "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            for one, other in pairs:
+                text = text.replace(one, other)
+            new.writestr(name, text)
+    path.write_bytes(content.getvalue())
+    assert read_table(path).frame.rows() == [("1", "fever")]
+
+
+def test_the_header_is_the_row_that_has_the_column(book, write, capsys):
+    path = book(["Terms of our hospital"], [], ["id", "local term"], [1, "fever"])
+    table = read_table(path, column="Local_Term")
+    assert (table.frame.rows(), table.header, table.lines) == ([("1", "fever")], 3, [4])
+    assert "the header is row 3, which has 'Local_Term'" in capsys.readouterr().err
+    assert read_table(path, header_row=3).frame.columns == ["id", "local term"]
+    with pytest.raises(BadInput, match="found nothing in row 2; expected the header there"):
+        read_table(path, header_row=2)
+    text = "Terms of our hospital, 2024\n\nid;local term\n1;fever\n2;chill\n"
+    table = read_table(write("list.csv", text), column="local term")
+    assert table.dialect.separator == ";" and table.lines == [4, 5]
+    assert table.frame.rows() == [("1", "fever"), ("2", "chill")]
+    assert read_table(write("list.csv", text), header_row=3).frame.rows() == table.frame.rows()
+
+
+def test_cells_beside_the_table_are_left_aside_and_named(book, capsys):
+    path = book(["id", "term", None], [1, "fever", None, "ask Ann"], [2, "chill", "?"])
+    assert read_table(path).frame.rows() == [("1", "fever"), ("2", "chill")]
+    assert "cell D2 and 1 more: the column has no name in the header" in capsys.readouterr().err
+
+
+def test_formulas_that_nobody_computed_are_said(book, capsys):
+    read_table(book(["a", "b"], ["=1+1", "x"], ["y", "=A1"]))
+    assert "2 formulas were never computed, the first in A2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, rows",
+    [
+        ("sep=;\nid;term\n1;a, b\n", [("1", "a, b")]),
+        ("sep=,\r\nid,term\r\n1,a\r\n", [("1", "a")]),
+        ('#map:\n#  a: "x"\nid\tterm\n1\ta\n', [("1", "a")]),
+        ("id,term\r1,a\r2,b", [("1", "a"), ("2", "b")]),
+        ("id,term\n1,a\0\n", [("1", "a")]),
+    ],
+)
+def test_lines_that_other_programs_add_are_no_rows(write, text, rows):
+    table = read_table(write("list.csv", text))
+    assert table.frame.columns == ["id", "term"] and table.frame.rows() == rows
+
+
+def test_a_header_may_begin_as_a_comment_does(write):
+    table = read_table(write("list.tsv", "# made today\n#id\tterm\n1\ta\n"))
+    assert table.frame.columns == ["#id", "term"]
 
 
 def test_numbers_whose_last_digits_are_lost_are_said(book, capsys):

@@ -112,9 +112,65 @@ def test_missing_file(tmp_path):
         read_obo(tmp_path / "none.obo")
 
 
-def test_bad_syntax_names_the_line(hands):
-    hands.write_text(HANDS.replace("EXACT", "EXAKT", 1))
-    with pytest.raises(BadInput, match='hands.obo, line 9: not valid OBO: .*\'synonym: "manus"'):
+@pytest.mark.parametrize(
+    "line, name",
+    [
+        ("! a line of a script", None),
+        ('comment: "a {b"', "line 9, 'comment: \"a {b\"'"),
+        ('xref: MY REGISTRY:70-00-1 "number"', "line 9, 'xref: MY REGISTRY:70-00-1"),
+        ("xref: http://example.org/a\\\\:b", "line 9, 'xref: http"),
+        ('synonym: "paw" EXAKT []', 'line 9, \'synonym: "paw" EXAKT'),
+    ],
+)
+def test_a_line_of_no_use_stops_nothing(hands, capsys, line, name):
+    lines = HANDS.splitlines()
+    hands.write_text("\n".join([*lines[:8], line, *lines[8:]]))
+    terms = read_obo(hands).atoms.collect()["term"].to_list()
+    assert terms == ["hand", "manus", "finger"]
+    told = capsys.readouterr().err
+    assert (f"hands.obo: left out 1 lines that are not valid OBO: {name}" in told) == bool(name)
+
+
+def test_a_date_that_is_none_stops_nothing(hands):
+    hands.write_text(HANDS.replace("\n", "\ndate: 05:20:2021 12:00\n", 1))
+    assert read_obo(hands).release == "2024-01-01"
+
+
+@pytest.mark.parametrize(
+    "line, term",
+    [
+        ('synonym: "2,2\',2"-acid" EXACT IUPAC_NAME [IUPAC:]', "2,2',2\"-acid"),
+        ('synonym: "tiny hand" EXACT [ABC:Smith and Doe 2003]', "tiny hand"),
+        ("name: N-{a->b}-residue", "N-{a->b}-residue"),
+    ],
+)
+def test_names_that_are_not_valid_are_read_as_they_stand(hands, capsys, line, term):
+    lines = HANDS.splitlines()
+    is_name = line.startswith("name:")
+    place = lines.index("name: hand")
+    lines[place : place + is_name] = [line]
+    hands.write_text("\n".join(lines))
+    assert term in read_obo(hands).atoms.collect()["term"].to_list()
+    assert "left out" not in capsys.readouterr().err
+
+
+def test_synonyms_that_the_ontology_discarded_are_no_names(hands):
+    typed = '"manus" EXACT {} []'
+    for kind, terms in (
+        ("layperson", ["hand", "manus", "finger"]),
+        ("obsolete_synonym", ["hand", "finger"]),
+    ):
+        hands.write_text(HANDS.replace('"manus" EXACT [X:1]', typed.format(kind)))
+        source = read_obo(hands)
+        assert source.atoms.collect()["term"].to_list() == terms
+    assert "1 synonyms left out, which the ontology has discarded" in source.warnings
+
+
+def test_a_frame_that_cannot_be_read_names_the_line(hands):
+    hands.write_text(HANDS.replace("id: A:2", "id: A 2 {", 1))
+    with pytest.raises(
+        BadInput, match="hands.obo, line .*: not valid OBO: .*the line reads 'id: A 2"
+    ):
         read_obo(hands)
 
 
@@ -141,7 +197,10 @@ def test_hpo(hpo_path):
     text = hpo_path.read_text(encoding="utf-8")
     live = [frame for frame in text.split("[Term]\n")[1:] if "is_obsolete: true" not in frame]
     lines = [line for frame in live for line in frame.split("[Typedef]")[0].splitlines()]
-    exact = sum(line.startswith("synonym: ") and '" EXACT' in line for line in lines)
+    exact = sum(
+        line.startswith("synonym: ") and '" EXACT' in line and "obsolete_synonym" not in line
+        for line in lines
+    )
     atoms = source.atoms.collect()
     assert atoms["cui"].n_unique() == len(live)
     assert atoms.height == len(live) + exact
