@@ -265,6 +265,25 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
             "FILE",
         ),
     ] = None
+    map_files: Annotated[
+        tuple[str, ...],
+        Flag(
+            "also write the mapping as another program reads it: usagi=FILE.csv, stcm=FILE.csv "
+            "(OMOP's source_to_concept_map), sssom=FILE.tsv or fhir=FILE.json (ConceptMap, R4); "
+            "may be given for each",
+            "FORMAT=FILE",
+            name="--map-file",
+            one_word=True,
+        ),
+    ] = ()
+    code_column: Annotated[
+        str | None,
+        Flag(
+            "column of the list that has your codes, for --map-file (default: sourceCode, or the "
+            "terms are the codes)",
+            "NAME",
+        ),
+    ] = None
     review: Annotated[
         Path | None,
         Flag(
@@ -336,6 +355,22 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         return {"the list": self.mentions, **given}
 
     @property
+    def maps(self) -> dict[str, Path]:
+        """The files of --map-file by their formats."""
+        from coder_jax.mapping.map_files import FORMS
+
+        found: dict[str, Path] = {}
+        for argument in self.map_files:
+            form, _, path = argument.partition("=")
+            if form not in FORMS or not path or form in found:
+                raise BadInput(
+                    f"--map-file: found {argument!r}; expected FORMAT=FILE, each format "
+                    f"once, with one of {', '.join(FORMS)}{did_you_mean(form, FORMS)}"
+                )
+            found[form] = Path(path)
+        return found
+
+    @property
     def shown(self) -> int:
         """Concepts to find for each term."""
         return max(self.k or 1, _SHOWN_IN_REVIEW if self.review else 1)
@@ -353,9 +388,15 @@ def _check(options: NormalizeOptions) -> None:
         check_output(options.out, "--out", "coded.csv")
     if options.review is not None:
         check_output(options.review, "--review", "review.html")
-    for option, written in (("--out", options.out), ("--review", options.review)):
-        if written is not None:
-            check_not_input(written, option, options.read)
+    maps = options.maps
+    for form, path in maps.items():
+        check_output(path, "--map-file", f"{form}=map.csv")
+    if options.code_column and not maps:
+        raise BadInput("--code-column: found no --map-file; expected a file to write codes in")
+    written = [("--out", options.out), ("--review", options.review)]
+    for option, one in [*written, *(("--map-file", path) for path in maps.values())]:
+        if one is not None:
+            check_not_input(one, option, options.read)
     if options.min_similarity is not None and not -1 <= options.min_similarity <= 1:
         raise BadInput(f"--min-similarity is {options.min_similarity}; expected -1 to 1")
     if options.precision is not None and not 0 < options.precision < 1:
@@ -732,13 +773,15 @@ def run(options: NormalizeOptions) -> int:
         normalizer = _normalizer_of(options, dictionary, classifier, abbreviations)
 
         # ---- the list ----
-        if table is None and options.out is None and options.review is None:
+        if table is None and not (options.out or options.review or options.map_files):
             _print_answers(options, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
         _tell_of_unused(decisions, mentions, options.decided)
         answers = _answers_to(normalizer, mentions, decisions, options.shown)
         _write_coded(options, table, answers, dictionary)
+        if options.map_files:
+            _write_maps(options, table, column, answers, dictionary, decisions)
         if options.review:
             _review(options, options.review, table, column, answers, dictionary, decisions)
     return 0
@@ -865,6 +908,31 @@ def _write_coded(
         write_table(out, pl.concat([mentions, added], how="horizontal"))
     where = f"; written to {options.out}" if options.out else ""
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
+
+
+def _write_maps(
+    options: NormalizeOptions,
+    table: Table | None,
+    column: str,
+    answers: list[Answer],
+    dictionary: Dictionary,
+    decisions: dict[str, Decision],
+) -> None:
+    """Writes the mapping in the files of other programs."""
+    from coder_jax.mapping.map_files import local_terms, write_map
+
+    frame = None if table is None else table.frame.drop(column)
+    columns = {} if frame is None else {name: frame[name].to_list() for name in frame.columns}
+    codes = options.code_column
+    if codes is not None and table is not None:
+        codes = table.find_column(codes, "--code-column")
+    elif codes is not None:
+        raise BadInput("--code-column: found a list without columns; expected a table")
+    name = Path(options.mentions).stem if options.mentions != "-" else "local"
+    terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
+    for form, path in options.maps.items():
+        write_map(form, path, answers, dictionary, terms, decisions)
+        tell(f"{form}: {path}")
 
 
 def _review(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -158,7 +158,12 @@ def in_words(answers: Sequence[Answer]) -> str:
 
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
 _COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
-_REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
+# The columns of other programs: the mention, the concept, a note, and what tells the decision.
+_OF_USAGI = ("sourcename", "conceptid", "comment", "mappingstatus")
+_OF_SSSOM = ("subject_label", "object_id", "comment", "predicate_id", "mapping_justification")
+CURATED, NO_TERM = "semapv:ManualMappingCuration", "sssom:NoTermFound"  # in SSSOM
+WITHOUT_PREFIX = "concept"  # the prefix there of concepts that have none of their own
+REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
 _SHOWN = 5  # concepts that a message names
 # The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
 # would then look like one that it put there (`csv.js`).
@@ -177,8 +182,9 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
 
     The file is a table as `read_rows` takes it, with the columns mention, concept, decision
     (accepted, rejected, or open: a note alone) and note, in any order and among others. A ' before
-    one of = + - @ at the beginning of a field is taken off. `encoding` is of a file that is not
-    UTF-8, as Excel may save it.
+    one of = + - @ at the beginning of a field is taken off. Usagi's file is one, too, whose rows
+    are decided if they are APPROVED, and so is SSSOM, where they are curated by hand. `encoding` is
+    of a file that is not UTF-8, as Excel may save it.
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
@@ -187,7 +193,7 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
     _, rows = read_rows(path, otherwise=encoding)
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
-    place = _places(path, header)
+    read = _reader(path, header)
     decisions: dict[str, Decision] = {}
     line_of: dict[str, int] = {}
     for line, fields in filled[1:]:
@@ -196,9 +202,7 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
                 f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
                 "header: put fields that hold a separator or a line end in double quotes"
             )
-        mention, concept, decision, note = (
-            "" if at is None else _unguarded(fields[at]) for at in place
-        )
+        mention, concept, decision, note = read([_unguarded(field) for field in fields])
         if not mention.strip():
             raise BadInput(f"{path}:{line}: found no mention; expected one: take the row out")
         found = _decision(concept, decision, note, f"{path}:{line}")
@@ -259,16 +263,43 @@ def decided(
 def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answer:
     concept = decision.concept
     if concept is None:
-        return replace(answer, status=Status.NO_ANSWER, ties=0, reason=_REJECTED_IN_REVIEW)
+        return replace(answer, status=Status.NO_ANSWER, ties=0, reason=REJECTED_IN_REVIEW)
     unseen = Candidate(concept, dictionary.about(concept).preferred, math.nan)
     chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
     others = [one for one in answer.candidates if one.concept != concept]
     return Answer(answer.mention, Status.DECIDED, [chosen, *others])
 
 
-def _places(path: Path, header: Sequence[str]) -> list[int | None]:
-    """The position of each of COLUMNS in a row."""
+def _reader(path: Path, header: Sequence[str]) -> Callable[[list[str]], tuple[str, str, str, str]]:
+    """What takes a row as its mention, concept, decision and note."""
     names = [name.strip().casefold() for name in header]
+
+    def fields(row: list[str], *wanted: str) -> tuple[str, ...]:
+        return tuple(row[names.index(name)] if name in names else "" for name in wanted)
+
+    def of_usagi(row: list[str]) -> tuple[str, str, str, str]:
+        mention, concept, note, status = fields(row, *_OF_USAGI)
+        concept = "" if concept.strip() == "0" else concept
+        decision = _ACCEPTED if concept else _REJECTED
+        if status.strip().upper() != "APPROVED":
+            concept, decision = "", _OPEN
+        return mention, concept, decision, note
+
+    def of_sssom(row: list[str]) -> tuple[str, str, str, str]:
+        mention, concept, note, predicate, justification = fields(row, *_OF_SSSOM)
+        if justification.strip() != CURATED or not predicate.strip().endswith("Match"):
+            return mention, "", _OPEN, note
+        if concept.strip() == NO_TERM:
+            return mention, "", _REJECTED, note
+        return mention, concept.strip().removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED, note
+
+    def of_review(row: list[str]) -> tuple[str, str, str, str]:
+        mention, concept, decision, note = fields(row, *_COLUMNS)
+        return mention, concept, decision, note
+
+    for wanted, read in ((_OF_USAGI, of_usagi), (_OF_SSSOM, of_sssom)):
+        if {wanted[0], *wanted[3:]} <= set(names):
+            return read
     for name in _COLUMNS:
         if names.count(name) > (1 if name in names else 0) or (
             name not in names and name != "note"
@@ -276,9 +307,9 @@ def _places(path: Path, header: Sequence[str]) -> list[int | None]:
             found = ", ".join(header) or "no header"
             raise BadInput(
                 f"{path}: found {found}; expected the columns {', '.join(_COLUMNS)}, each once, as "
-                "a review page saves them"
+                "a review page saves them, or a file of Usagi or SSSOM"
             )
-    return [names.index(name) if name in names else None for name in _COLUMNS]
+    return of_review
 
 
 def _unguarded(field: str) -> str:

@@ -183,9 +183,13 @@ def _of_standard(atoms: pl.LazyFrame, kept: pl.LazyFrame, links: pl.LazyFrame) -
     other = (
         atoms.join(mapped.select(cui="old", new="new"), on="cui", maintain_order="left")
         .join(kept, on="cui", how="anti", maintain_order="left")  # it is its own answer
-        # The name of an invalid concept is a name of what it maps to.
+        # The name of an invalid concept is a name of what it maps to. The code is not.
         .with_columns(
-            cui="new", term_type=pl.lit("SY"), suppress=pl.lit("N"), rank=pl.col("rank") + 2
+            code=pl.lit(""),
+            cui="new",
+            term_type=pl.lit("SY"),
+            suppress=pl.lit("N"),
+            rank=pl.col("rank") + 2,
         )
     )
     own = atoms.join(kept, on="cui", how="semi", maintain_order="left")

@@ -64,7 +64,7 @@ def test_what_of_a_dictionary_is_taken():
         return parsed(Options, words)[0].choices()
 
     everything = {"languages": None, "sources": None, "types": None}
-    everything |= {"keep_suppressed": False, "standard": False}
+    everything |= {"keep_suppressed": False, "standard": False, "columns": {}}
     assert chosen() == everything
     assert chosen("--dictionary-standard") == everything | {"standard": True}
     assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}

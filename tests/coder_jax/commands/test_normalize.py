@@ -420,6 +420,39 @@ def test_as_precise_as_asked_for(run_of_normalize_tables, files, capsys):
         run_of_normalize_tables(*common, "--precision", "0.9", "--candidates", "vectors")
 
 
+def test_the_mapping_for_other_programs(run_of_normalize_tables, files, capsys):
+    common = ("--column", "local term", "--code-column", "id")
+    (files / "decisions.csv").write_text("mention,concept,decision,note\nn/a,HA,accepted,sure\n")
+    maps = ("--map-file", "sssom=map.sssom.tsv", "--map-file", "fhir=map.json")
+    rows = run_of_normalize_tables(*common, "--decided", "decisions.csv", *maps)
+    assert "sssom: map.sssom.tsv\nfhir: map.json\n" in capsys.readouterr().err
+    assert len(rows) == 7, "coded.csv as ever"
+    lines = (files / "map.sssom.tsv").read_text().splitlines()
+    assert "list:3\tn/a\tskos:exactMatch\tconcept:HA\tHeadache" in lines[-5]
+    assert '"code": "16"' in (files / "map.json").read_text(), "the dictionary's code of Headache"
+    again = run_of_normalize_tables("--column", "local term", "--decided", "map.sssom.tsv")
+    assert [row["status"] for row in again] == [row["status"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--map-file", "usagi=u.csv"), "found the concept RIGHT; expected OMOP's concept_id"),
+        (("--map-file", "ussagi=u.csv"), "found 'ussagi=u.csv'; expected FORMAT=FILE.*usagi"),
+        (("--map-file", "fhir=a.json", "--map-file", "fhir=b.json"), "each format once"),
+        (("--map-file", "fhir=list.csv"), "--map-file.*list.csv"),
+        (("--code-column", "id"), "--code-column: found no --map-file"),
+        (("--map-file", "fhir=a.json", "--code-column", "code"), "no column has that name"),
+    ],
+)
+def test_maps_that_cannot_be_written(run_of_normalize_tables, files, arguments, message):
+    before = (files / "list.csv").read_bytes()
+    with pytest.raises(BadInput, match=message):
+        run_of_normalize_tables("--column", "local term", *arguments)
+    assert (files / "list.csv").read_bytes() == before
+    assert {one.name for one in files.iterdir()} <= {"list.csv", "terms.csv", "coded.csv"}
+
+
 def test_a_review_and_what_was_decided(run_of_normalize_tables, files, capsys):
     run_of_normalize_tables("--column", "local term", "--review", "review.html")
     assert "to decide: open review.html in a browser" in capsys.readouterr().err

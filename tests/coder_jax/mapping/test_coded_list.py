@@ -5,7 +5,7 @@ import math
 import pytest
 
 from coder_jax.mapping.coded_list import (
-    _REJECTED_IN_REVIEW,
+    REJECTED_IN_REVIEW,
     Answer,
     Candidate,
     Decision,
@@ -124,8 +124,8 @@ def test_answers_with_decisions_kept():
     }
     first, second, third, fourth = decided(answers, decisions, DICTIONARY)
     assert first == Answer("heart atack", Status.DECIDED, [near[1], near[0]])
-    assert second == Answer("n/a", Status.NO_ANSWER, near, reason=_REJECTED_IN_REVIEW)
-    assert second.concept is None and _REJECTED_IN_REVIEW == "rejected in review"
+    assert second == Answer("n/a", Status.NO_ANSWER, near, reason=REJECTED_IN_REVIEW)
+    assert second.concept is None and REJECTED_IN_REVIEW == "rejected in review"
     assert third is answers[2]
     assert fourth.status == Status.DECIDED and fourth.reason == ""
     ((concept, term, similarity),) = fourth.candidates

@@ -131,8 +131,8 @@ def test_standard_concepts_have_the_names_of_what_maps_to_them(download, tmp_pat
         ("Acute myocardial infarction", "PT", "SNOMED", "57054005", "N"),
         ("Akuter Myokardinfarkt", "SY", "SNOMED", "57054005", "N"),
         ("Heart attack", "SY", "SNOMED", "57054005", "N"),
-        ('Infarction of "heart", acute', "SY", "ICD10", "I21.9", "N"),
-        ("heart attack NOS", "SY", "SNOMED", "123", "N"),
+        ('Infarction of "heart", acute', "SY", "ICD10", "", "N"),
+        ("heart attack NOS", "SY", "SNOMED", "", "N"),
     ]
     concepts = set(source.atoms.collect()["cui"])
     assert concepts == {"312327", "19059056", "1112807", "4180186", "4182504"}

@@ -1,0 +1,387 @@
+"""Coded lists in the files of other programs: Usagi, OMOP's source_to_concept_map, SSSOM, FHIR."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from coder_jax.mapping.coded_list import (
+    CURATED,
+    NO_TERM,
+    REJECTED_IN_REVIEW,
+    WITHOUT_PREFIX,
+    Answer,
+    Decision,
+    Status,
+)
+from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.files.whole import written_whole
+from data_pipeline.process import BadInput
+
+_TOOL = "coder_jax"
+
+
+@dataclass(frozen=True)
+class LocalTerms:
+    """The terms of a list, beside their answers.
+
+    Attributes:
+      name: what the local codes are called as a vocabulary.
+      codes: [R], of each row; the term itself where the list has no codes.
+      counts: [R], how often each is used.
+      others: further columns by their names, each [R].
+    """
+
+    name: str
+    codes: Sequence[str]
+    counts: Sequence[int]
+    others: Mapping[str, Sequence[str]]
+
+
+def local_terms(
+    name: str, terms: Sequence[str], columns: Mapping[str, Sequence[str]], code_column: str | None
+) -> LocalTerms:
+    """The terms of a list.
+
+    Args:
+      name: what the local codes are called as a vocabulary.
+      terms: [R], of each row.
+      columns: the others, by name, each [R]. The column sourceFrequency counts each term, once
+        where it is no number; columns that Usagi fills in are left out.
+      code_column: has the codes; None: sourceCode, or else a term is its own code.
+    """
+    others = {one: values for one, values in columns.items() if one not in _USAGI_MORE}
+    codes = others.pop(code_column or _USAGI[0], terms)
+    counts = others.pop(_USAGI[2], [""] * len(terms))
+    others.pop(_USAGI[3], None)
+    numbers = [int(one) if one.strip().isdecimal() else 1 for one in counts]
+    return LocalTerms(name, codes, numbers, others)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A local term and a concept that it is mapped to, or none."""
+
+    row: int
+    code: str
+    term: str
+    count: int
+    concept: str  # "" where there is none
+    answer: Answer
+    similarity: float
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a person said so."""
+        return self.answer.status == Status.DECIDED or self.answer.reason == REJECTED_IN_REVIEW
+
+
+def write_map(
+    form: str,
+    path: Path,
+    answers: Sequence[Answer],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+    now: datetime | None = None,
+) -> None:
+    """Writes the answers to a list as another program reads them.
+
+    Rows of one code and term are one, with their counts added. A term that means several concepts
+    has a row for each.
+
+    Args:
+      form: a key of FORMS.
+      path: the file.
+      answers: [R], of each row of the list.
+      dictionary: that has the concepts.
+      terms: the list.
+      decisions: of people, whose notes are comments.
+      now: when it is written; None: the present.
+
+    Raises:
+      BadInput: a concept that is no number, where the program knows OMOP's concept_id alone.
+    """
+    pairs = list(_pairs(answers, terms))
+    text = FORMS[form](pairs, dictionary, terms, decisions, now or datetime.now(UTC))
+    with written_whole(path) as whole:
+        # "": the text has its own line ends.
+        with whole.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+
+
+def _pairs(answers: Sequence[Answer], terms: LocalTerms) -> Iterator[_Pair]:
+    """The distinct terms of a list with their concepts, in the order of the list."""
+    counts: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], int] = {}
+    for row, answer in enumerate(answers):
+        key = terms.codes[row], answer.mention
+        counts[key] = counts.get(key, 0) + terms.counts[row]
+        first.setdefault(key, row)
+    for (code, term), row in first.items():
+        if not term.strip():
+            continue
+        answer = answers[row]
+        found = [] if answer.concept is None else answer.candidates[: answer.count]
+        for concept, similarity in [(one.concept, one.similarity) for one in found] or [("", 0.0)]:
+            count = counts[code, term]
+            yield _Pair(row, code, term, count, concept, answer, max(0.0, similarity or 0.0))
+
+
+def _comment(pair: _Pair, decisions: Mapping[str, Decision]) -> str:
+    note = decisions[pair.term].note if pair.term in decisions else ""
+    return note or pair.answer.reason
+
+
+def _own_vocabulary(concept: str, dictionary: Dictionary) -> str:
+    codes = dictionary.about(concept).codes if concept else ()
+    return codes[0][0] if codes else ""
+
+
+def _concept_id(concept: str) -> str:
+    """OMOP's number of a concept, 0 for none."""
+    if concept and not (concept.isascii() and concept.isdigit()):
+        raise BadInput(
+            f"found the concept {concept}; expected OMOP's concept_id, a number, in a file for "
+            "Usagi or source_to_concept_map: give OMOP's vocabularies from Athena as --dictionary, "
+            "or write sssom or fhir"
+        )
+    return concept or "0"
+
+
+def _csv(rows: list[dict[str, str]], columns: Sequence[str], separator: str = ",") -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, delimiter=separator, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+# -------------------------------------------------------------------------------------------------
+# Usagi's own file ("Save mapping"): every row, with what people decided.
+
+_USAGI = ("sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds")
+_USAGI_MORE = (
+    *("matchScore", "mappingStatus", "equivalence", "statusSetBy", "statusSetOn", "conceptId"),
+    *("conceptName", "domainId", "mappingType", "comment", "createdBy", "createdOn"),
+    "assignedReviewer",
+)
+_INFO = "ADD_INFO:"
+
+
+def _usagi(
+    pairs: list[_Pair],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+    now: datetime,
+) -> str:
+    stamp = str(round(now.timestamp() * 1000))  # milliseconds since 1970
+    rows = []
+    for pair in pairs:
+        approved = pair.is_decided
+        info = {
+            name if name.startswith(_INFO) else _INFO + name: values[pair.row]
+            for name, values in terms.others.items()
+        }
+        rows.append(
+            {
+                "sourceCode": pair.code,
+                "sourceName": pair.term,
+                "sourceFrequency": str(pair.count),
+                "sourceAutoAssignedConceptIds": "",
+                **info,
+                "matchScore": f"{min(1.0, pair.similarity):.4f}",
+                "mappingStatus": "APPROVED" if approved else "UNCHECKED",
+                # People are not asked whether the concept is wider or narrower.
+                "equivalence": "UNMATCHED" if approved and not pair.concept else "UNREVIEWED",
+                "statusSetBy": _TOOL if approved else "",
+                "statusSetOn": stamp if approved else "0",
+                "conceptId": _concept_id(pair.concept),
+                "conceptName": _name(pair.concept, dictionary) or "Unmapped",
+                "domainId": "",
+                "mappingType": "MAPS_TO",
+                "comment": _comment(pair, decisions),
+                "createdBy": _TOOL,
+                "createdOn": stamp,
+                "assignedReviewer": "",
+            }
+        )
+    info = [name if name.startswith(_INFO) else _INFO + name for name in terms.others]
+    return _csv(rows, [*_USAGI, *info, *_USAGI_MORE])
+
+
+def _name(concept: str, dictionary: Dictionary) -> str:
+    return dictionary.about(concept).preferred if concept else ""
+
+
+# -------------------------------------------------------------------------------------------------
+# OMOP's table source_to_concept_map (Common Data Model 5.4).
+
+_STCM = (
+    *("source_code", "source_concept_id", "source_vocabulary_id", "source_code_description"),
+    *("target_concept_id", "target_vocabulary_id", "valid_start_date", "valid_end_date"),
+    "invalid_reason",
+)
+
+
+def _stcm(
+    pairs: list[_Pair],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+    now: datetime,
+) -> str:
+    del decisions, now  # the table has no place for them
+    rows = [
+        {
+            "source_code": pair.code,
+            "source_concept_id": "0",
+            "source_vocabulary_id": terms.name,
+            "source_code_description": pair.term,
+            "target_concept_id": _concept_id(pair.concept),
+            "target_vocabulary_id": _own_vocabulary(pair.concept, dictionary) or "None",
+            "valid_start_date": "1970-01-01",
+            "valid_end_date": "2099-12-31",
+            "invalid_reason": "",
+        }
+        for pair in pairs
+    ]
+    return _csv(rows, _STCM)
+
+
+# -------------------------------------------------------------------------------------------------
+# SSSOM, the Simple Standard for Sharing Ontological Mappings (Matentzoglu et al. 2022), as TSV.
+
+_SSSOM = (
+    *("subject_id", "subject_label", "predicate_id", "object_id", "object_label"),
+    *("mapping_justification", "confidence", "similarity_score", "comment"),
+)
+_JUSTIFIED = {Status.EXACT: "semapv:LexicalMatching", Status.DECIDED: CURATED}
+_BY_VECTORS = "semapv:SemanticSimilarityThresholdMatching"
+_PREFIXES = {
+    "HP": "http://purl.obolibrary.org/obo/HP_",
+    "sssom": "https://w3id.org/sssom/",
+    "semapv": "https://w3id.org/semapv/vocab/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+}
+
+
+def _sssom(
+    pairs: list[_Pair],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+    now: datetime,
+) -> str:
+    local = "".join(letter if letter.isalnum() else "_" for letter in terms.name) or "local"
+    used = {local, "skos", "semapv"}
+    rows = []
+    for pair in pairs:
+        target = pair.concept if ":" in pair.concept else f"{WITHOUT_PREFIX}:{pair.concept}"
+        target = target if pair.concept else NO_TERM
+        used.add(target.partition(":")[0])
+        is_same = pair.answer.status in _JUSTIFIED or not pair.concept
+        confidence = pair.answer.confidence
+        rows.append(
+            {
+                "subject_id": f"{local}:{pair.code}",
+                "subject_label": pair.term,
+                "predicate_id": "skos:exactMatch" if is_same else "skos:closeMatch",
+                "object_id": target,
+                "object_label": _name(pair.concept, dictionary),
+                "mapping_justification": CURATED
+                if pair.is_decided
+                else _JUSTIFIED.get(pair.answer.status, _BY_VECTORS),
+                "confidence": "" if confidence is None else f"{confidence:.4f}",
+                "similarity_score": f"{min(1.0, pair.similarity):.4f}" if pair.concept else "",
+                "comment": _comment(pair, decisions),
+            }
+        )
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{_TOOL}/{terms.name}/{dictionary.source}")
+    head = ["#curie_map:"]
+    head += [f"#  {one}: {json.dumps(_PREFIXES.get(one, f'urn:{one}:'))}" for one in sorted(used)]
+    head += [
+        f'#mapping_set_id: "https://w3id.org/sssom/mappings/{identity}"',
+        '#license: "https://w3id.org/sssom/license/unspecified"',
+        f'#mapping_tool: "{_TOOL}"',
+        f'#mapping_date: "{now:%Y-%m-%d}"',
+        f"#object_source: {json.dumps(dictionary.source)}",
+    ]
+    return "\n".join(head) + "\n" + _csv(rows, _SSSOM, "\t")
+
+
+# -------------------------------------------------------------------------------------------------
+# FHIR R4, ConceptMap.
+
+_SYSTEMS = {
+    "SNOMED": "http://snomed.info/sct",
+    "SNOMEDCT": "http://snomed.info/sct",
+    "SNOMEDCT_US": "http://snomed.info/sct",
+    "LOINC": "http://loinc.org",
+    "LNC": "http://loinc.org",
+    "RxNorm": "http://www.nlm.nih.gov/research/umls/rxnorm",
+    "RXNORM": "http://www.nlm.nih.gov/research/umls/rxnorm",
+    "ICD10": "http://hl7.org/fhir/sid/icd-10",
+    "ICD10CM": "http://hl7.org/fhir/sid/icd-10-cm",
+    "HP": "http://human-phenotype-ontology.org",
+    "HPO": "http://human-phenotype-ontology.org",
+}
+
+
+def _fhir(
+    pairs: list[_Pair],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+    now: datetime,
+) -> str:
+    groups: dict[str, dict[str, dict[str, object]]] = {}
+    for pair in pairs:
+        codes = dictionary.about(pair.concept).codes if pair.concept else ()
+        by_itself = (pair.concept.partition(":")[0], pair.concept)  # where its vocabulary has none
+        vocabulary, code = next((one for one in codes if one[1]), by_itself)
+        target: dict[str, object] = {"equivalence": "unmatched"}
+        if pair.concept:
+            # What R4 calls "relatedto" is to be looked at; people are not asked for more.
+            same = {Status.EXACT: "equal", Status.DECIDED: "equivalent"}
+            target = {
+                "code": code,
+                "display": _name(pair.concept, dictionary),
+                "equivalence": same.get(pair.answer.status, "relatedto"),
+            }
+        if comment := _comment(pair, decisions):
+            target["comment"] = comment
+        elements = groups.setdefault(vocabulary, {})
+        element = elements.setdefault(
+            pair.code, {"code": pair.code, "display": pair.term, "target": []}
+        )
+        listed = element["target"]
+        assert isinstance(listed, list)
+        listed.append(target)
+    group = []
+    for vocabulary, elements in groups.items():
+        system = _SYSTEMS.get(vocabulary, f"urn:{vocabulary}") if vocabulary else None
+        to = {"target": system} if system else {}
+        group.append({"source": f"urn:{terms.name}", **to, "element": list(elements.values())})
+    resource = {
+        "resourceType": "ConceptMap",
+        "name": terms.name,
+        "status": "draft",
+        "date": f"{now:%Y-%m-%d}",
+        "group": group,
+    }
+    return json.dumps(resource, indent=1, ensure_ascii=False) + "\n"
+
+
+_Form = Callable[
+    [list[_Pair], Dictionary, LocalTerms, Mapping[str, Decision], datetime],
+    str,
+]
+FORMS: dict[str, _Form] = {"usagi": _usagi, "stcm": _stcm, "sssom": _sssom, "fhir": _fhir}

@@ -1,0 +1,178 @@
+"""Coded lists for Usagi, source_to_concept_map, SSSOM and FHIR, and decisions that come back."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from coder_jax.mapping.coded_list import (
+    Answer,
+    Candidate,
+    Decision,
+    Status,
+    decided,
+    read_decisions,
+)
+from coder_jax.mapping.map_files import FORMS, local_terms, write_map
+from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
+from data_pipeline.process import BadInput
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ABOUT = {
+    "312327": AboutConcept("Acute myocardial infarction", (("SNOMED", "57054005"),)),
+    "1112807": AboutConcept("aspirin", (("RxNorm", "1191"),)),
+    "437663": AboutConcept("Fever", (("SNOMED", "386661006"),)),
+}
+DICTIONARY = Dictionary(
+    ["Acute myocardial infarction", "aspirin", "Fever"], list(ABOUT), "athena", about_concepts=ABOUT
+)
+MENTIONS = ["fever", "heart attak", 'ASS 100 "N3"', "chair, with 5 legs", "fever", "Aspirin | AMI"]
+COLUMNS = {
+    "lab": ["0012", "A1", "B2", "C3", "0012", "D4"],
+    "sourceFrequency": ["7", "", "20", "x", "5", "1"],
+    "ward": ["icu", "er", "er", "", "icu", "er"],
+    "conceptId": ["9", "9", "9", "9", "9", "9"],
+}
+DECISIONS = {
+    "heart attak": Decision("312327", "by phone"),
+    "chair, with 5 legs": Decision(None, "no term"),
+}
+
+
+def near(mention: str, *concepts: str, **more) -> Answer:
+    candidates = [Candidate(one, DICTIONARY.about(one).preferred, 0.75) for one in concepts]
+    return Answer(mention, Status.NEAR, candidates, confidence=0.5, **more)
+
+
+@pytest.fixture
+def answers() -> list[Answer]:
+    fever = Answer("fever", Status.EXACT, [Candidate("437663", "Fever", 1.0)])
+    found = [
+        fever,
+        near("heart attak", "437663", "312327"),
+        near(MENTIONS[2], "1112807"),
+        near(MENTIONS[3], "1112807"),
+        fever,
+        near(MENTIONS[5], "1112807", "312327", count=2),
+    ]
+    return decided(found, DECISIONS, DICTIONARY)
+
+
+@pytest.fixture
+def written(answers, tmp_path):
+    terms = local_terms("lab_list", MENTIONS, COLUMNS, "lab")
+
+    def write(form: str) -> str:
+        write_map(form, tmp_path / form, answers, DICTIONARY, terms, DECISIONS, NOW)
+        return (tmp_path / form).read_text(encoding="utf-8")
+
+    return write
+
+
+def test_usagi_has_its_columns_and_what_people_decided(written):
+    text = written("usagi")
+    assert text.partition("\n")[0] == (
+        "sourceCode,sourceName,sourceFrequency,sourceAutoAssignedConceptIds,ADD_INFO:ward,"
+        "matchScore,mappingStatus,equivalence,statusSetBy,statusSetOn,conceptId,conceptName,"
+        "domainId,mappingType,comment,createdBy,createdOn,assignedReviewer"
+    )
+    rows = list(csv.DictReader(io.StringIO(text)))
+    shown = ("sourceCode", "sourceName", "sourceFrequency", "mappingStatus", "conceptId")
+    assert [tuple(row[name] for name in shown) for row in rows] == [
+        ("0012", "fever", "12", "UNCHECKED", "437663"),
+        ("A1", "heart attak", "1", "APPROVED", "312327"),
+        ("B2", 'ASS 100 "N3"', "20", "UNCHECKED", "1112807"),
+        ("C3", "chair, with 5 legs", "1", "APPROVED", "0"),
+        ("D4", "Aspirin | AMI", "1", "UNCHECKED", "1112807"),
+        ("D4", "Aspirin | AMI", "1", "UNCHECKED", "312327"),
+    ]
+    heart, chair = rows[1], rows[3]
+    assert (heart["matchScore"], heart["comment"]) == ("0.7500", "by phone")
+    assert (heart["statusSetOn"], rows[0]["statusSetOn"]) == ("1772366400000", "0")
+    assert (chair["equivalence"], chair["conceptName"]) == ("UNMATCHED", "Unmapped")
+    assert chair["comment"] == "no term" and heart["ADD_INFO:ward"] == "er"
+
+
+def test_source_to_concept_map(written):
+    rows = list(csv.DictReader(io.StringIO(written("stcm"))))
+    assert list(rows[0].values()) == [
+        *("0012", "0", "lab_list", "fever", "437663", "SNOMED", "1970-01-01", "2099-12-31", ""),
+    ]
+    targets = [(row["target_concept_id"], row["target_vocabulary_id"]) for row in rows]
+    assert targets[2:4] == [("1112807", "RxNorm"), ("0", "None")]
+
+
+def test_sssom_says_how_each_pair_was_found(written):
+    lines = written("sssom").splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    assert head[:2] == ["#curie_map:", '#  concept: "urn:concept:"']
+    assert '#mapping_date: "2026-03-01"' in head
+    rows = list(csv.DictReader(lines[len(head) :], delimiter="\t"))
+    shown = ("subject_id", "predicate_id", "object_id", "mapping_justification", "confidence")
+    assert [tuple(row[name] for name in shown) for row in rows[:4]] == [
+        ("lab_list:0012", "skos:exactMatch", "concept:437663", "semapv:LexicalMatching", ""),
+        ("lab_list:A1", "skos:exactMatch", "concept:312327", "semapv:ManualMappingCuration", ""),
+        (
+            *("lab_list:B2", "skos:closeMatch", "concept:1112807"),
+            *("semapv:SemanticSimilarityThresholdMatching", "0.5000"),
+        ),
+        (
+            *("lab_list:C3", "skos:exactMatch", "sssom:NoTermFound"),
+            *("semapv:ManualMappingCuration", "0.5000"),
+        ),
+    ]
+
+
+def test_fhir_has_a_group_for_each_vocabulary(written):
+    resource = json.loads(written("fhir"))
+    assert (resource["resourceType"], resource["status"]) == ("ConceptMap", "draft")
+    groups = {one.get("target"): one["element"] for one in resource["group"]}
+    snomed = groups["http://snomed.info/sct"]
+    assert [(one["code"], one["target"][0]["code"]) for one in snomed] == [
+        *(("0012", "386661006"), ("A1", "57054005"), ("D4", "57054005")),
+    ]
+    assert [one["target"][0]["equivalence"] for one in snomed] == [
+        *("equal", "equivalent", "relatedto"),
+    ]
+    (chair,) = groups[None]
+    assert chair["target"] == [{"equivalence": "unmatched", "comment": "no term"}]
+
+
+@pytest.mark.parametrize("form", ["usagi", "sssom"])
+def test_what_was_decided_comes_back(written, tmp_path, form):
+    written(form)
+    assert read_decisions(tmp_path / form) == DECISIONS
+
+
+def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
+    path = tmp_path / "usagi.csv"
+    path.write_text(
+        "sourceCode,sourceName,mappingStatus,conceptId,comment\n"
+        "1,Fieber,APPROVED,437663,\n2,Stuhl,APPROVED,0,a chair?\n3,Herz,FLAGGED,312327,ask\n"
+    )
+    assert read_decisions(path) == {
+        "Fieber": Decision("437663"),
+        "Stuhl": Decision(None, "a chair?"),
+    }
+
+
+@pytest.mark.parametrize("form", ["usagi", "stcm"])
+def test_omop_knows_numbers_alone(tmp_path, form):
+    dictionary = Dictionary(["Fever"], ["HP:0001945"], "hp.obo")
+    answer = Answer("fever", Status.EXACT, [Candidate("HP:0001945", "Fever", 1.0)])
+    terms = local_terms("list", ["fever"], {}, None)
+    with pytest.raises(BadInput, match="found the concept HP:0001945; expected OMOP's concept_id"):
+        write_map(form, tmp_path / "x.csv", [answer], dictionary, terms, {})
+    assert not (tmp_path / "x.csv").exists()
+    for other in FORMS.keys() - {"usagi", "stcm"}:
+        write_map(other, tmp_path / other, [answer], dictionary, terms, {})
+    assert "\tHP:0001945\t" in (tmp_path / "sssom").read_text()
+    (group,) = json.loads((tmp_path / "fhir").read_text())["group"]
+    assert group["target"] == "http://human-phenotype-ontology.org"
+    assert group["element"][0] == {
+        "code": "fever",
+        "display": "fever",
+        "target": [{"code": "HP:0001945", "display": "Fever", "equivalence": "equal"}],
+    }
