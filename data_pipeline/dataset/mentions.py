@@ -236,7 +236,7 @@ def _array_types(splits: Sequence[str]) -> dict[str, str]:
 
 
 def open_mentions(path: str | Path) -> MentionDataset:
-    """Opens a folder that `write_mentions` made; its arrays are memory-mapped.
+    """Opens a folder that `write_mentions` made; its arrays are memory-mapped, and read once.
 
     Raises:
       BadInput: if it is missing, another thing, or damaged.
@@ -255,6 +255,9 @@ def open_mentions(path: str | Path) -> MentionDataset:
     }
     for name, array in arrays.items():
         _check_starts(folder, name, array, arrays)
+    _check_entries(folder, manifest, arrays)
+    if _content_hash(kinds, arrays) != manifest.content_hash:
+        raise BadInput(f"{folder} is damaged: its arrays are not those of {MANIFEST}; {_AGAIN}")
 
     def strings(name: str) -> StoredStrings:
         return StoredStrings(arrays[f"{name}.text"], arrays[f"{name}.text_start"])
@@ -306,6 +309,37 @@ def _check_starts(folder: Path, name: str, start: np.ndarray, arrays: Mapping[st
     parts = len(arrays[".".join([*room, divided[part]])]) - (part == "code_start")
     if not len(start) or start[0] or start[-1] != parts or (np.diff(start) < 0).any():
         raise BadInput(f"{folder / name}.npy is damaged: it does not divide {parts:,}; {_AGAIN}")
+
+
+def _check_entries(
+    folder: Path, manifest: MentionManifest, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise BadInput for numbers that no concept, token or keyword kind has."""
+    concepts = len(arrays["concepts.text_start"]) - 1
+    limits = {
+        "tokens": (0, manifest.tokenizer.vocab_size),
+        "kinds": (0, 1 << len(manifest.keyword_kinds)),
+        "gold": (UNREACHABLE, concepts),
+        "name_concepts": (0, concepts),
+    }
+    for name, array in arrays.items():
+        least, limit = limits.get(name.rpartition(".")[2], (0, 2**63 - 1))
+        if len(array) and not least <= array.min() <= array.max() < limit:
+            raise BadInput(
+                f"{folder / name}.npy is damaged: found {array.min():,} to {array.max():,}, "
+                f"expected {least:,} to {limit - 1:,}; {_AGAIN}"
+            )
+    if (np.diff(arrays["name_concepts"]) < 0).any():
+        raise BadInput(f"{folder}/name_concepts.npy is damaged: it does not rise; {_AGAIN}")
+
+
+def _content_hash(kinds: Sequence[str], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of all arrays, by name, and of the keyword kinds."""
+    content = hashlib.sha256("\t".join(kinds).encode())
+    for name, array in arrays.items():
+        content.update(f"\n{name} {array.dtype.name} {len(array)}\n".encode())
+        content.update(np.ascontiguousarray(array).data)
+    return content.hexdigest()
 
 
 def _read_words(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
@@ -407,17 +441,13 @@ def write_mentions(
     from data_pipeline.dataset.tokenizer import save_tokenizer
 
     arrays = _arrays(dataset)
-    content = hashlib.sha256("\t".join(dataset.manifest.keyword_kinds).encode())
-    for name, array in arrays.items():
-        content.update(f"\n{name} {array.dtype.name} {len(array)}\n".encode())
-        content.update(array.tobytes())
     manifest = dataclasses.replace(
         dataset.manifest,
         arrays={
             name: typed({"dtype": array.dtype.name, "length": len(array)}, StoredArray, name)
             for name, array in arrays.items()
         },
-        content_hash=content.hexdigest(),
+        content_hash=_content_hash(dataset.manifest.keyword_kinds, arrays),
     )
     with whole_folder(out) as folder:
         for name, array in arrays.items():

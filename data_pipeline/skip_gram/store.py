@@ -135,7 +135,7 @@ def write_skip_grams(
 
 
 def open_vectors(folder: str | Path) -> SkipGrams:
-    """Opens a folder of skip-grams; vectors are memory-mapped.
+    """Opens a folder of skip-grams; vectors are memory-mapped, and read once.
 
     Raises:
       BadInput: no such folder, or a damaged one.
@@ -147,6 +147,15 @@ def open_vectors(folder: str | Path) -> SkipGrams:
         kind: _read_table(folder, kind, manifest.rows.get(kind, 0), manifest.width)
         for kind in TABLES
     }
+    content = hashlib.sha256()
+    for kind, table in tables.items():
+        if len(table.strings):
+            content.update((folder / f"{kind}.tsv").read_bytes())
+            content.update(np.ascontiguousarray(table.vectors).data)
+    if content.hexdigest() != manifest.content_hash:
+        raise BadInput(
+            f"{folder} is damaged: it does not hold what {SKIP_GRAMS.file} says; {_AGAIN}"
+        )
     return SkipGrams(folder, manifest, **tables)
 
 

@@ -230,7 +230,7 @@ def test_a_spoiled_file_is_refused_or_read_right(folder, name):
         folder / file,
         lambda: read(folder),
         seed=SEED,
-        count=200 if read is checkpoint else 1000,  # Orbax takes half a second to refuse one
+        count=60 if read is checkpoint else 1000,  # Orbax takes seconds to refuse one
         as_bytes=as_bytes,
         shown=shown,
         checked=name in CHECKED,

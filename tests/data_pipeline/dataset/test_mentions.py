@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from spoiled_files import readings, spoiled_text
 from tiny_mentions import tiny_mentions
 from tokenizers import Tokenizer
 
@@ -130,6 +131,46 @@ def test_a_damaged_folder_is_said(folder, file, change, said):
     change(folder / file)
     with pytest.raises(BadInput, match=said):
         open_mentions(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("names.tokens", -1, "found -1 to .*, expected 0 to"),
+        ("train.tokens", 10**6, "found .* to 1,000,000, expected 0 to"),
+        ("dev.gold", 10, "to 10, expected -1 to 9"),
+        ("dev.gold", -2, "found -2 to"),
+        ("name_concepts", 5, "does not rise"),
+        ("names.kinds", 255, "to 255, expected 0 to"),
+        ("branches", 3, "its arrays are not those of manifest.json"),
+        ("concepts.text", 65, "its arrays are not those of manifest.json"),
+    ],
+)
+def test_arrays_that_were_changed_are_said(folder, name, value, said):
+    array = np.load(folder / f"{name}.npy")
+    array[0] = value
+    np.save(folder / f"{name}.npy", array)
+    with pytest.raises(BadInput, match=f"damaged: .*{said}.*; make the folder again with"):
+        open_mentions(folder)
+
+
+def everything(folder):
+    data = open_mentions(folder)
+    tables = [data.names, *(split.mentions for split in data.splits.values())]
+    of_tables = [[*table.strings, table.tokens.tolist(), table.kinds.tolist()] for table in tables]
+    gold = [split.gold_sets() for split in data.splits.values()]
+    return repr([of_tables, gold, [*data.concepts], [*data.codes], data.branches, data.words])
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
+def test_spoiled_folders(built, folder, count):
+    for file in sorted(folder.glob("*.npy")):
+        readings(
+            file, lambda: everything(folder), seed=39, count=count, as_bytes=True, checked=True
+        )
+    readings(folder / "manifest.json", lambda: everything(folder), seed=39, count=count)
+    words = folder / "words.tsv"
+    readings(words, lambda: everything(folder), seed=39, count=count, spoil=spoiled_text)
 
 
 @pytest.mark.parametrize("name", ["names.start", "dev.gold_start", "code_start", "branch_start"])

@@ -281,6 +281,14 @@ def test_a_damaged_folder_is_said(folder, name, content, message):
         open_vectors(folder)
 
 
+def test_what_was_changed_is_refused(folder):
+    vectors = np.load(folder / "words.npy")
+    vectors[0, 0] += 1
+    np.save(folder / "words.npy", vectors)
+    with pytest.raises(BadInput, match="is damaged: it does not hold what manifest.json says; m"):
+        open_vectors(folder)
+
+
 def test_vectors_of_another_width_are_refused(folder):
     np.save(folder / "words.npy", np.zeros((3, 5), np.float32))
     with pytest.raises(BadInput, match=r"found float32 \[3, 5\]; expected float32 \[3, 2\]"):
