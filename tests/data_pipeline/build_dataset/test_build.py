@@ -249,6 +249,16 @@ def test_bad_options(options, changes, message):
     assert left_behind(options.out.parent) == []
 
 
+def test_capitals_that_are_made_small_are_told_once(ontology, tmp_path, capsys):
+    model = write_tokenizer(tmp_path)
+    with (model / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("Heart\n")
+    command = ["--source", ontology, "--out", tmp_path / "out", "--tokenizer", model]
+    assert main(list(map(str, command))) == 0
+    printed = capsys.readouterr().err
+    assert printed.count("have capitals") == 1 and f"vocabulary of {model} have" in printed
+
+
 def test_no_relations_is_a_warning(model, tmp_path, capsys):
     source = tmp_path / "flat.obo"
     source.write_text('[Term]\nid: A:1\nname: pain\nsynonym: "ache" EXACT []\n')
