@@ -160,6 +160,12 @@ def test_a_tokenizer_without_special_tokens_is_refused(tmp_path, kept):
     assert load_tokenizer(folder).encode("pain").tokens == ["[CLS]", "pain", "[SEP]"]
 
 
+def test_a_tokenizer_in_python_alone_is_refused(monkeypatch):
+    monkeypatch.setattr(word_pieces, "_auto_tokenizer", lambda _: object())  # as of MeCab's words
+    with pytest.raises(BadInput, match="the tokenizer of 'bert-japanese' has no fast .Rust. vers"):
+        load_tokenizer("bert-japanese")
+
+
 def test_settings_that_cannot_be_read_are_named(tmp_path):
     tiny_bert.write_tokenizer(tmp_path)
     path = tmp_path / "tokenizer_config.json"
