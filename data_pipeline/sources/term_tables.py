@@ -115,8 +115,8 @@ def header_of(rows: Rows) -> tuple[int, list[str]]:
 
 # SapBERT's training files have a concept and two of its names in a line, and no header.
 _FROM_PAIRS = (
-    ". A file of pairs, concept || name || name, becomes such a table by: "
-    r"(printf 'concept\tterm\n'; awk -F ' *[|][|] *' '{{print $1 \"\t\" $2; print $1 \"\t\" $3}}' "
+    ". A file of pairs, concept || name || name, becomes such a table by: (printf "
+    r"'concept\tterm\n'; awk -F ' *[|][|] *' -v OFS='\t' '{{print $1, $2; print $1, $3}}' "
     "{} | sort -u) > terms.tsv"
 )
 

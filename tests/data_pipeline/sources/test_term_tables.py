@@ -75,8 +75,10 @@ def test_a_training_file_of_sapbert_is_told_how_to_become_a_table(write, tmp_pat
         read_term_source(write(name, pairs))
     command = str(refused.value).split("becomes such a table by: ")[1]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    assert sorted(read_term_source(tmp_path / "terms.tsv").atoms.collect()["string"]) == [
-        *("MI", "ache", "heart attack, acute", "myocardial infarction", "pain")
+    atoms = read_term_source(tmp_path / "terms.tsv").atoms.collect()
+    assert sorted(zip(atoms["cui"], atoms["term"], strict=True)) == [
+        *(("C1", "MI"), ("C1", "heart attack, acute"), ("C1", "myocardial infarction")),
+        *(("C2", "ache"), ("C2", "pain")),
     ]
 
 
