@@ -107,6 +107,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.devices.mesh import arithmetic
     from coder_jax.encoding.encoder import TermEncoder
+    from data_pipeline.dataset.tokenizer import warn_of_case
 
     encoder = TermEncoder.from_pretrained(
         model,
@@ -119,6 +120,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
     )
     if encoder.report is not None:
         tell(encoder.report)
+        warn_of_case(encoder.tokenizer, model)
     trained = f"; trained on terms in {_listed(encoder.languages)}" if encoder.languages else ""
     tell(f"terms become vectors by {encoder.settings}{trained}")
     return encoder

@@ -430,7 +430,8 @@ class TermEncoder:
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no
-        cleaning. The released CODER checkpoints want pooling='pooler', attend_padding=True.
+        cleaning (but runs of blanks become one, which byte-level tokenizers see). The released
+        CODER checkpoints want pooling='pooler', attend_padding=True.
 
         Args:
           path_or_hub_id: a local folder, or a hub id such as 'org/name'.

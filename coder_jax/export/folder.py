@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
@@ -16,17 +18,18 @@ import polars as pl
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from coder_jax.devices.hosts import log
 from coder_jax.encoding.embed import embed_terms
 from coder_jax.export.model_card import check_card, model_card
 from coder_jax.export.relations import ExportedRelations, write_relations
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import EncoderSettings, hub_errors, write_settings
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
-from data_pipeline.dataset.tokenizer import load_tokenizer, vocabulary_size
+from data_pipeline.dataset.tokenizer import ends_of_terms, load_tokenizer, vocabulary_size
 from data_pipeline.files.buckets import address, explained, file_sizes, open_bucket, publish_folder
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import recover_folder, whole_folder, write_json
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, Stopped
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
@@ -170,6 +173,7 @@ PROBE_TERMS = [
     "hemorrhage, with prolonged loss of consciousness of more than twenty-four hours, without "
     "return to the pre-existing conscious level, initial encounter for closed fracture",
 ]
+_TRIAL_TERMS = ["", "pain", "Myocardial infarction (disorder)", "α-thalassemia", PROBE_TERMS[-1]]
 
 
 def require_torch() -> None:
@@ -187,17 +191,19 @@ def _verify_export(
     *,
     settings: EncoderSettings,
     tolerance: float = _TOLERANCE,
+    terms: list[str] = PROBE_TERMS,
     proof: Any = None,
 ) -> dict[str, float]:
     """Opens an export as its users will and compares its vectors with ours.
 
-    Ours are those of PROBE_TERMS by `bert`, and those that training itself gave.
+    Ours are those of `terms` by `bert`, and those that training itself gave.
 
     Args:
       folder: the export.
       bert: the encoder that was exported.
       settings: pooling, cleaning and length of the export.
       tolerance: largest absolute difference allowed between elements of unit vectors.
+      terms: to compare.
       proof: `terms` and `outputs`, with their `vectors`, of training; None where there are none.
 
     Returns:
@@ -209,7 +215,7 @@ def _verify_export(
       RuntimeError: a difference above the tolerance, or NaN.
     """
     require_torch()
-    cleaned = clean(pl.Series(PROBE_TERMS, dtype=pl.String), settings.cleaning).to_list()
+    cleaned = clean(pl.Series(terms, dtype=pl.String), settings.cleaning).to_list()
     ours = embed_terms(
         bert.with_dtype(jnp.float32),
         load_tokenizer(folder),
@@ -217,7 +223,7 @@ def _verify_export(
         pooling=settings.pooling,
         max_length=settings.max_length,
     )
-    ours, terms = with_proof(PROBE_TERMS, ours, proof)
+    ours, terms = with_proof(terms, ours, proof)
     # Not cleaned: the exported tokenizer cleans.
     theirs = {"transformers": transformers_vectors(folder, terms, settings)}
     has_modules = (folder / "modules.json").exists()
@@ -325,9 +331,6 @@ def sentence_transformers_vectors(
 # `TermEncoder.from_pretrained`, and cleans terms in each of them. It is written under another name,
 # its vectors are compared with the trained encoder's, and only then does it get its name.
 
-# Keys of a config.json about its origin that would be wrong in our export.
-_STALE_CONFIG = ("_name_or_path", "torch_dtype", "transformers_version")
-
 
 def export_encoder(
     bert: Bert,
@@ -349,7 +352,8 @@ def export_encoder(
     Args:
       bert: the encoder.
       tokenizer: folder or hub id of its tokenizer, or a transformers tokenizer.
-      hf_config: config.json of the encoder that training began with.
+      hf_config: config.json of the encoder that training began with, of which the ids of special
+        tokens are taken where the tokenizer does not name these.
       out: the folder to write; an earlier export there is replaced, anything else refused.
       pooling: one of POOLINGS; with 'pieces' it opens in no sentence-transformers.
       cleaning: the rule set that terms went through in training.
@@ -375,13 +379,7 @@ def export_encoder(
     check_exportable(bert, settings, card, out)
     try:
         with whole_folder(out) as new:
-            tensors = write_model(new, bert, hf_config, pytorch_bin)
-            _write_tokenizer(new, tokenizer, bert, settings)
-            if pooling != "pieces":  # which sentence-transformers has no module for
-                width = bert.config.hidden_size
-                write_sentence_transformers_files(
-                    new, tensors, width=width, pooling=pooling, max_length=max_length
-                )
+            _write_encoder(new, bert, tokenizer, hf_config, settings, pytorch_bin)
             if relations is not None:
                 write_relations(new, relations)
             _write_descriptions(new, settings, card, relations)
@@ -414,14 +412,108 @@ def check_out(out: Path) -> None:
         raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
 
 
+def try_export(
+    bert: Bert, tokenizer: Path, hf_config: Mapping[str, Any], settings: EncoderSettings
+) -> None:
+    """Exports an encoder before it is trained, opens that, and removes it again.
+
+    Where PyTorch is not installed it is written alone. What this machine lacks, such as room for
+    temporary files, is told and no error: it can be had until the training is over.
+
+    Args:
+      bert, tokenizer, hf_config: as for `export_encoder`.
+      settings: pooling, cleaning and length of the export.
+
+    Raises:
+      BadInput: the export of what will be trained would fail.
+    """
+    with tempfile.TemporaryDirectory(prefix="coder_jax-trial-") as folder, unreported():
+        try:
+            _write_encoder(Path(folder), bert, tokenizer, hf_config, settings)
+            if importlib.util.find_spec("torch") is not None:
+                _verify_export(Path(folder), bert, settings=settings, terms=_TRIAL_TERMS)
+        except (BadInput, Stopped):
+            raise
+        except (OSError, SafetensorError, ImportError) as error:
+            log(f"a trial export could not be made here ({_in_a_line(error)}); the real one may")
+        except Exception as error:  # libraries have exceptions of all kinds
+            raise BadInput(
+                f"what this run trains could not be exported: {_in_a_line(error)}. Tried with its "
+                "initial encoder, and nothing was trained yet: give another encoder, or its "
+                "tokenizer as the library has it"
+            ) from error
+
+
+def _in_a_line(error: Exception) -> str:
+    """The class and the first line of an error."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+@contextmanager
+def unreported() -> Iterator[None]:
+    """In the block, transformers shows no bars, and warns of no long terms or unused weights."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _write_encoder(
+    folder: Path,
+    bert: Bert,
+    tokenizer: Any,
+    hf_config: Mapping[str, Any],
+    settings: EncoderSettings,
+    pytorch_bin: bool = False,
+) -> None:
+    """All that transformers and sentence-transformers open."""
+    token_ids = _write_tokenizer(folder, tokenizer, bert, settings)
+    tensors = write_model(folder, bert, {**hf_config, **token_ids}, pytorch_bin)
+    if settings.pooling != "pieces":  # which sentence-transformers has no module for
+        write_sentence_transformers_files(
+            folder,
+            tensors,
+            width=bert.config.hidden_size,
+            pooling=settings.pooling,
+            max_length=settings.max_length,
+        )
+
+
+# Nothing else of what an encoder's folder carries along is written: settings of quantized weights
+# or of attention, padding on the left, code of its own and the like would make other vectors of
+# the same weights, or fail.
+_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
 def write_model(
-    folder: Path, bert: Bert, hf_config: Mapping[str, Any], pytorch_bin: bool
+    folder: Path, bert: Bert, token_ids: Mapping[str, Any], pytorch_bin: bool
 ) -> dict[str, np.ndarray]:
-    """config.json, model.safetensors and, if asked, pytorch_model.bin; returns the tensors."""
-    ours = bert.config.to_hf()
-    config = ours | dict(hf_config) | {"dtype": "float32"}
-    config |= {name: ours[name] for name in ("architectures", "model_type")}
-    write_json(folder / "config.json", {k: v for k, v in config.items() if k not in _STALE_CONFIG})
+    """config.json, model.safetensors and, if asked, pytorch_model.bin.
+
+    Args:
+      folder: to write to.
+      bert: the encoder.
+      token_ids: the ids of special tokens are taken from it, by their names in a config.json.
+      pytorch_bin: whether to write that file.
+
+    Returns:
+      The tensors.
+    """
+    config = bert.config.to_hf()
+    for name in (f"{role}_token_id" for role in ("bos", "eos", "sep", "pad", "cls")):
+        given = token_ids.get(name)
+        # RoBERTa's positions count from the padding token's, whatever tokenizers say.
+        counted = name == "pad_token_id" and bert.config.first_position > 0
+        if isinstance(given, int) and 0 <= given < bert.config.vocab_size and not counted:
+            config[name] = given
+    write_json(folder / "config.json", {**config, "dtype": "float32"})
     tensors = to_hf(bert)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if pytorch_bin:
@@ -432,22 +524,42 @@ def write_model(
     return tensors
 
 
-def _write_tokenizer(folder: Path, tokenizer: Any, bert: Bert, settings: EncoderSettings) -> None:
-    """Tokenizer files that clean and cut terms on their own."""
-    if isinstance(tokenizer, str | Path):
-        from transformers import AutoTokenizer
+def _write_tokenizer(
+    folder: Path, tokenizer: Any, bert: Bert, settings: EncoderSettings
+) -> dict[str, int]:
+    """Tokenizer files that clean and cut terms on their own; returns the ids of special tokens.
 
+    The ids are by their names in a config.json.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if isinstance(tokenizer, str | Path):
         tokenizer = AutoTokenizer.from_pretrained(str(tokenizer))
-    check_vocabulary(vocabulary_size(tokenizer.backend_tokenizer), bert.config, "export")
+    backend = tokenizer.backend_tokenizer
+    check_vocabulary(vocabulary_size(backend), bert.config, "export")
     # Padding and truncation saved earlier would override the caller's.
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.backend_tokenizer.no_truncation()
-    previous, tokenizer.model_max_length = tokenizer.model_max_length, settings.max_length
-    try:
-        tokenizer.save_pretrained(folder)
-    finally:
-        tokenizer.model_max_length = previous
+    backend.no_padding()
+    backend.no_truncation()
+    opening, closing = ends_of_terms(backend, "the export")
+    of_padding = (name for name in ("[PAD]", "<pad>") if backend.token_to_id(name) is not None)
+    tokens = {
+        "pad_token": next(of_padding, backend.id_to_token(closing)),
+        "cls_token": backend.id_to_token(opening),
+        "sep_token": backend.id_to_token(closing),
+        **{name: str(token) for name, token in tokenizer.special_tokens_map.items() if token},
+    }
+    names = (f"{role}_token" for role in _ROLES)
+    tokens = {name: tokens[name] for name in names if name in tokens}
+    types = ["token_type_ids"] if bert.config.model_type == "bert" else []
+    clean = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=settings.max_length,
+        model_input_names=["input_ids", *types, "attention_mask"],
+        **tokens,
+    )
+    clean.save_pretrained(folder)
     clean_in(folder, settings.cleaning)
+    return {f"{name}_id": clean.convert_tokens_to_ids(token) for name, token in tokens.items()}
 
 
 def _write_descriptions(

@@ -5,8 +5,7 @@ folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -27,6 +26,7 @@ from coder_jax.export.folder import (
     sentence_transformers_vectors,
     transformers_tokens,
     transformers_vectors,
+    unreported,
     write_model,
 )
 from coder_jax.export.model_card import LICENSE, is_hub_id, markdown_table, read_card, section
@@ -276,7 +276,7 @@ def write_extended(
             write_model(
                 folder,
                 _with_word_table(encoder.bert, table),
-                encoder.hf_config | {"vocab_size": len(table)},
+                encoder.hf_config,
                 pytorch_bin=False,
             )
             _write_tokenizer(folder, encoder, vocabulary)
@@ -376,7 +376,7 @@ def _check(
     name, old = anchor(encoder.bert.config), encoder.vocabulary.size
     if not np.array_equal(read_tensors(folder)[name][:old], to_hf(encoder.bert)[name][:old]):
         raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
-    with _unreported():
+    with unreported():
         before = transformers_tokens(encoder.folder, terms)
     same = [term for term, old, new in zip(terms, before, expected, strict=True) if old == new]
     by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
@@ -384,7 +384,7 @@ def _check(
         by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)
     largest = {}
     for library, vectors in by_library.items():
-        with _unreported():
+        with unreported():
             largest[library] = float(np.abs(vectors(folder) - vectors(encoder.folder)).max())
         if not largest[library] <= _TOLERANCE:  # catches NaN too
             raise RuntimeError(
@@ -392,16 +392,3 @@ def _check(
                 f"differ by {largest[library]:.2e}; expected at most {_TOLERANCE:.0e}"
             )
     return len(same), largest
-
-
-@contextmanager
-def _unreported() -> Iterator[None]:
-    """In the block, transformers does not warn of long terms or unused weights."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)

@@ -150,6 +150,12 @@ class BertConfig:
                 f"activation {self.activation!r} is not known; expected one of "
                 f"{', '.join(_ACTIVATION_NAMES)} (hidden_act, or hidden_activation, in config.json)"
             )
+        if self.longest_term < 3:
+            raise BadInput(
+                f"max_position_embeddings is {self.max_positions} and pad_token_id is "
+                f"{self.pad_token_id}, behind which positions begin; expected room for three "
+                "tokens: check config.json"
+            )
         for name in ("hidden_dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected a rate in [0, 1)")

@@ -37,7 +37,7 @@ from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import hash_arrays
 from coder_jax.evaluation.normalization import HeldOut
-from coder_jax.export.folder import export_encoder
+from coder_jax.export.folder import export_encoder, try_export
 from coder_jax.export.model_card import LICENSE, is_hub_id, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
@@ -88,7 +88,12 @@ from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_least, check_rate
 from data_pipeline.dataset.store import open_dataset
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize, tokenizer_hash
+from data_pipeline.dataset.tokenizer import (
+    load_tokenizer,
+    tokenize,
+    tokenizer_hash,
+    warn_of_case,
+)
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.process import BadInput, progress_bar
@@ -573,6 +578,10 @@ class EncoderSystem(System):
     def proof(self, source: BatchSource, recorded_start: Any) -> Proof | None:
         return _encoder_proof(self, source, recorded_start)
 
+    def try_export(self, run: SavedRun) -> None:
+        config = run.described(RunWithEncoder).start.encoder.config
+        try_export(trained_bert(run), run.folder / "tokenizer", config, _trained_settings(run))
+
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         return {"vectors": encoder_of(run).encode(terms)}
 
@@ -591,13 +600,16 @@ class EncoderSystem(System):
 
 def _check_tokenizer(manifest: Any, folder: Path, init: str) -> None:
     """Raise BadInput if the dataset's tokenizer is not the encoder's."""
-    found, expected = tokenizer_hash(load_tokenizer(folder)), manifest.tokenizer.hash
+    tokenizer = load_tokenizer(folder)
+    found, expected = tokenizer_hash(tokenizer), manifest.tokenizer.hash
     if found != expected:
         raise BadInput(
             f"the tokenizer of {init} has hash {found[:12]}, but the dataset was tokenized with "
             f"{manifest.tokenizer.name}, hash {expected[:12]}; build the dataset with "
             f"--tokenizer {init}, or start from the other encoder"
         )
+    if is_first():
+        warn_of_case(tokenizer, init)
 
 
 def _check_length(manifest: Any, config: BertConfig, init: str) -> None:

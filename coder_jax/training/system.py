@@ -326,6 +326,16 @@ class System(abc.ABC):
         """
         return None
 
+    def try_export(self, run: SavedRun) -> None:  # noqa: B027
+        """Make and open an export of a new run before its first step; the first host calls it.
+
+        Args:
+            run: with the parameters that it begins with, and the data's folder as its own.
+
+        Raises:
+            BadInput: if what the run trains could not be exported.
+        """
+
     # ---- After training ----
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:

@@ -35,7 +35,15 @@ from coder_jax.training.run_folder import (
 from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
 from coder_jax.training.step import make_step
-from coder_jax.training.system import Config, Notes, Params, View, proved, to_json
+from coder_jax.training.system import (
+    Config,
+    Notes,
+    Params,
+    SavedRun,
+    View,
+    proved,
+    to_json,
+)
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.files.identity import RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
@@ -187,6 +195,10 @@ def train(config: Config, source: BatchSource) -> RunResult:
         # As a run that resumes has it: what it could not read back fails before the first step.
         recorded_start = typed_run(saved, system.content, files.name).start
         if is_first():
+            if initial is not None:
+                system.try_export(
+                    SavedRun(step=0, params=initial, identity=saved, folder=source.folder)
+                )
             claim_run_folder(files.folder, saved, source.folder, source.kept)
             files.publish()
         barrier("the run folder is there")

@@ -41,6 +41,7 @@ from data_pipeline.dataset.tokenizer import (
     save_tokenizer,
     tokenizer_hash,
     vocabulary_size,
+    warn_of_case,
 )
 from data_pipeline.dataset.write import (
     BlockWriter,
@@ -120,6 +121,7 @@ def build_dataset(options: BuildOptions, *, reuse: bool = False) -> Path:
     """
     options.validate()
     tokenizer = load_tokenizer(options.tokenizer)
+    warn_of_case(tokenizer, options.tokenizer)
     fingerprint = options.fingerprint(tokenizer_hash(tokenizer), FORMAT)
     if _is_in_the_way(options, fingerprint, reuse):
         return options.out

@@ -30,7 +30,12 @@ from data_pipeline.dataset.mentions import (
     write_mentions,
 )
 from data_pipeline.dataset.store import TokenizerOfData
-from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash, vocabulary_size
+from data_pipeline.dataset.tokenizer import (
+    load_tokenizer,
+    tokenizer_hash,
+    vocabulary_size,
+    warn_of_case,
+)
 from data_pipeline.files.identity import MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
@@ -168,6 +173,7 @@ def build_mentions(options: MentionOptions) -> MentionDataset:
     options.validate()
     _check_free(options)
     tokenizer = load_tokenizer(options.tokenizer)
+    warn_of_case(tokenizer, options.tokenizer)
     read = _read_splits(options)
     entries = read_entries(options.dictionary)
     gold_as = options.gold_as or gold_form(entries, read["train"].rows)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import polars as pl
 from tokenizers import Tokenizer
 
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.identity import is_lfs_pointer
+from data_pipeline.files.identity import is_lfs_pointer, read_json
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import without_cleaning
 
@@ -26,6 +27,7 @@ from data_pipeline.terminology.cleaning import without_cleaning
 
 # The files of a fast tokenizer (BERT, XLM-R or RoBERTa); any of them is enough.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+_SETTINGS = "tokenizer_config.json"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
@@ -53,12 +55,16 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
                 "fetch it with 'git lfs pull', or from the Hub"
             ) from error
         # If one of the packages is missing, transformers reads the file with the other.
-        if any(package in str(error) for package in ("sentencepiece", "tiktoken")):
+        if any(package in str(error) for package in ("sentencepiece", "tiktoken")) and (
+            not is_folder or list(Path(name).glob("*.model"))
+        ):
             raise BadInput(
                 f"the tokenizer of {name!r} is a sentencepiece file, without a tokenizer.json; to "
                 "read it, install sentencepiece: 'pip install sentencepiece protobuf'"
             ) from error
-        first_line = " ".join(f"{type(error).__name__}: {error}".split("\n")[0].split())
+        first_line = _what_is_damaged(Path(name)) or " ".join(
+            f"{type(error).__name__}: {error}".split("\n")[0].split()
+        )
         raise BadInput(
             f"no tokenizer could be loaded from {name!r}: {first_line}\n"
             "Expected a local folder with tokenizer.json or vocab.txt, or the id of a model on the "
@@ -67,12 +73,32 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
         ) from error
 
 
+def _what_is_damaged(folder: Path) -> str:
+    """What is wrong with the settings of a tokenizer that could not be loaded, if they are it."""
+    import transformers
+
+    found = ""
+    for path in (folder / "config.json", folder / _SETTINGS):
+        try:
+            settings = read_json(path) if path.is_file() else {}
+        except BadInput as error:
+            return str(error)
+        found = str(settings.get("tokenizer_class") or "")
+    if found and not hasattr(transformers, found):
+        return (
+            f"{_SETTINGS} has the tokenizer_class {found!r}, which transformers does not know; "
+            "expected one that it knows, such as BertTokenizer"
+        )
+    return ""
+
+
 def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
     """The `tokenizers.Tokenizer` of a model folder or hub id, without cleaning of its own.
 
     Padding and truncation are off, and so is the cleaning of an export (`cleaning`).
 
-    Raises BadInput if the folder holds no tokenizer or the hub id cannot be reached.
+    Raises BadInput if the folder holds no tokenizer, one without special tokens, or the hub id
+    cannot be reached.
     """
     tokenizer = getattr(_auto_tokenizer(path_or_hub_id), "backend_tokenizer", None)
     if tokenizer is None:
@@ -84,7 +110,7 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer = without_cleaning(tokenizer)
     try:
-        tokenizer.encode("term")
+        ends_of_terms(tokenizer, path_or_hub_id)
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
             raise
@@ -93,6 +119,50 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
             "tokenizer.json is damaged: fetch or export it again"
         ) from error
     return tokenizer
+
+
+def ends_of_terms(tokenizer: Tokenizer, source: str | Path) -> tuple[int, int]:
+    """The ids of the special tokens before and behind every term, such as [CLS] and [SEP].
+
+    Raises BadInput, which names `source`, if there are not two.
+    """
+    ends, term = tokenizer.encode("").ids, tokenizer.encode("term").ids
+    if len(ends) != 2 or [term[0], term[-1]] != ends:
+        raise BadInput(
+            f"the tokenizer of {str(source)!r} puts {len(ends)} special tokens around a term; "
+            "expected two, such as [CLS] and [SEP]: an encoder reads the first one, and a term "
+            "that is cut keeps the last one. Its tokenizer.json has lost its post_processor: fetch "
+            "that of the model from which it was made, or, for a BERT, put "
+            f'"tokenizer_class": "BertTokenizer" into {_SETTINGS}'
+        )
+    return ends[0], ends[1]
+
+
+def warn_of_case(tokenizer: Tokenizer, source: str | Path) -> None:
+    """Says on stderr where a vocabulary has words with capitals and its tokenizer lower-cases.
+
+    Args:
+      tokenizer: from `load_tokenizer`.
+      source: its folder or hub id, for the message.
+    """
+    normalizer = tokenizer.normalizer
+    if normalizer is None or normalizer.normalize_str("A") != "a":
+        return
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    capital = sorted(
+        piece
+        for piece in tokenizer.get_vocab()
+        if piece != piece.lower() and piece not in added and not piece.startswith(("[", "<"))
+    )
+    if capital:
+        print(
+            f"warning: {len(capital):,} pieces of the vocabulary of {source} have capitals "
+            f"(such as {', '.join(capital[:3])}), but its tokenizer makes terms lower case and "
+            'never uses them; for a cased model, put "tokenizer_class": "BertTokenizer" and '
+            f'"do_lower_case": false into its {_SETTINGS}',
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def save_tokenizer(path_or_hub_id: str | Path, folder: Path) -> None:

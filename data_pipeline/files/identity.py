@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +75,10 @@ def decoded_json(content: bytes, source: str, remedy: str = _AGAIN) -> Any:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{source} is not JSON ({error}); {remedy}") from error
+        problem = str(error)
+        if content.startswith(codecs.BOM_UTF8):
+            problem, remedy = "it begins with a byte order mark", "save it as UTF-8 without one"
+        raise BadInput(f"{source} is not JSON ({problem}); {remedy}") from error
 
 
 def typed(value: Any, kind: type[T], source: str, remedy: str = _AGAIN) -> T:

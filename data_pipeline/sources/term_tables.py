@@ -135,6 +135,14 @@ def header_of(rows: Rows) -> tuple[int, list[str]]:
     return next((row for row in rows if not is_empty(row[1])), (1, []))
 
 
+# SapBERT's training files have a concept and two of its names in a line, and no header.
+_FROM_PAIRS = (
+    ". A file of pairs, concept || name || name, becomes such a table by: (printf "
+    r"'concept\tterm\n'; awk -F ' *[|][|] *' -v OFS='\t' '{{print $1, $2; print $1, $3}}' "
+    "{} | sort -u) > terms.tsv"
+)
+
+
 def read_term_table(path: Path) -> TermTable:
     """The terms in a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
 
@@ -152,7 +160,8 @@ def term_table(
     _, header = header_of(rows)
     found = _roles(header, path, names)
     if not {"term", "concept"} <= found.keys():
-        raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}")
+        pairs = _FROM_PAIRS.format(path) if any("||" in name for name in header) else ""
+        raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}{pairs}")
     table = table_of(path, dialect, rows)
     columns = {role: header[place] for role, place in found.items()}
     frame = table.frame.select(

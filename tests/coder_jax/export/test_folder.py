@@ -1,12 +1,17 @@
 """Export: the folder opens everywhere with the same vectors, and fails whole or not at all."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
+import tiny_bert
+import tiny_modernbert
+import tiny_roberta
 import tokenizers
 from hub_server import hub_server
 from safetensors.numpy import load_file
@@ -15,7 +20,7 @@ from tiny_bert import TERMS, TINY, write_model
 from coder_jax import TermEncoder
 from coder_jax.export import folder as export
 from coder_jax.export import folder as verify_export
-from coder_jax.export.folder import export_encoder, push_to_hub
+from coder_jax.export.folder import export_encoder, push_to_hub, try_export
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, random_bert, to_hf
@@ -289,6 +294,121 @@ def test_padding_and_truncation_of_an_earlier_owner_are_dropped(loaded, source, 
     exported = tokenizers.Tokenizer.from_file(str(tmp_path / "export" / "tokenizer.json"))
     assert [len(encoding.ids) for encoding in exported.encode_batch(TERMS[:3])] == [4, 5, 5]
     assert len(exported.encode(TERMS[-1]).ids) > 24
+
+
+# -------------------------------------------------------------------------------------------------
+# What the folder of an encoder carries along does not come into its export.
+
+REMOTE = {"AutoModel": "modeling_x.XModel", "AutoConfig": "configuration_x.XConfig"}
+FLASH = ("_attn_implementation", "attn_implementation")
+QUANTIZED = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+# Of config.json (c), tokenizer_config.json (t), and of parts of tokenizer.json (j).
+LEFTOVERS = {
+    "padding on the left": {"t": {"padding_side": "left"}},
+    "cut on the left": {"t": {"truncation_side": "left"}},
+    "quantized before": {"c": {"quantization_config": QUANTIZED}},
+    "flash attention": {"c": dict.fromkeys(FLASH, "flash_attention_2")},
+    "code of its own": {
+        "c": {"auto_map": REMOTE},
+        "t": {"auto_map": {"AutoTokenizer": ["x.X", None]}},
+    },
+    "tuples": {"c": {"return_dict": False, "torchscript": True, "output_hidden_states": True}},
+    "no padding token": {"c": {"pad_token_id": None}, "t": {"pad_token": None}},
+    "ids of others": {"c": {"bos_token_id": 99_999, "eos_token_id": [1, 2]}},
+    "a head of its own": {
+        "c": {"problem_type": "regression", "id2label": {"0": "A"}, "label2id": {"A": 0}}
+    },
+    "chunks": {"c": {"chunk_size_feed_forward": 16, "pruned_heads": {"0": [1]}}},
+    "as a decoder": {"c": {"add_cross_attention": True, "use_cache": False}},
+    "half precision": {"c": {"torch_dtype": "float16", "dtype": "float16"}},
+    "types of tokens": {"t": {"model_input_names": ["input_ids", "token_type_ids"]}},
+    "an old length": {"t": {"max_len": 7, "model_max_length": None}},
+    "more special tokens": {"t": {"add_bos_token": True, "add_eos_token": True}},
+    "no names of tokens": {"t": {"cls_token": None, "sep_token": None}},
+    "a fixed length": {
+        "j": {
+            "padding": {
+                **{"strategy": {"Fixed": 40}, "direction": "Left", "pad_to_multiple_of": None},
+                **{"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
+            },
+            "truncation": {
+                **{"direction": "Left", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
+            },
+        }
+    },
+}
+MAKERS = {
+    "bert": tiny_bert.write_model,
+    "roberta": partial(tiny_roberta.write_model, model_type="roberta"),
+    "xlm-roberta": tiny_roberta.write_model,
+    "modernbert": tiny_modernbert.write_model,
+}
+# What a config.json says beside the sizes: these alone.
+SAID = {"architectures", "model_type", "dtype"}
+SAID_OF_TOKENS = {f"{name}_token_id" for name in ("bos", "eos", "sep", "pad", "cls")}
+
+
+def leave(folder, leftovers):
+    """Writes leftovers into the files of an encoder."""
+    if not (folder / "tokenizer.json").exists():
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    files = {"c": "config.json", "t": "tokenizer_config.json", "j": "tokenizer.json"}
+    for file, changes in leftovers.items():
+        path = folder / files[file]
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.fixture
+def no_code_of_others(monkeypatch):
+    """Opens as people do who trust every folder."""
+    trust = partial(transformers.AutoModel.from_pretrained, trust_remote_code=True)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", trust)
+
+
+@pytest.mark.usefixtures("no_code_of_others")
+@pytest.mark.parametrize("leftover", LEFTOVERS)
+def test_an_export_opens_whatever_the_start_carried_along(leftover, source, tmp_path):
+    folder = shutil.copytree(source, tmp_path / "model")
+    leave(folder, LEFTOVERS[leftover])
+    bert, hf_config, _ = load_bert(folder)
+    worst = export_encoder(bert, folder, hf_config, tmp_path / "export", **SETTINGS)
+    assert worst.keys() == {"transformers", "sentence-transformers"}
+
+
+@pytest.mark.usefixtures("no_code_of_others")
+@pytest.mark.parametrize("kind", MAKERS)
+def test_nothing_of_it_is_in_an_export(kind, tmp_path):
+    folder = tmp_path / "model"
+    MAKERS[kind](folder)
+    for leftovers in LEFTOVERS.values():
+        leave(folder, leftovers)
+    bert, hf_config, _ = load_bert(folder)
+    settings = SETTINGS | {"cleaning": "paper"}
+    assert export_encoder(bert, folder, hf_config, tmp_path / "export", **settings)
+    config = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert config.keys() - SAID - SAID_OF_TOKENS <= bert.config.to_hf().keys()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    sides = tokenizer.padding_side, tokenizer.truncation_side, tokenizer.model_max_length
+    assert sides == ("right", "right", SETTINGS["max_length"])
+    assert config["pad_token_id"] == tokenizer.pad_token_id is not None
+    first, last = tokenizer("")["input_ids"]
+    assert (config["cls_token_id"], config["sep_token_id"]) == (first, last)
+    assert ("token_type_ids" in tokenizer("pain")) == (kind == "bert")
+    told = json.loads((tmp_path / "export" / "tokenizer_config.json").read_text())
+    names = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
+    assert told.keys() - names == {
+        "backend",
+        "model_input_names",
+        "model_max_length",
+        "tokenizer_class",
+    }
+
+
+@pytest.mark.slow
+def test_a_trial_of_the_size_that_is_used(source):
+    sizes = {"hidden_size": 768, "num_heads": 12, "num_layers": 12, "intermediate_size": 3072}
+    bert = random_bert(dataclasses.replace(TINY, initializer_range=0.02, **sizes), 0)
+    try_export(bert, source, {}, EncoderSettings(max_length=32))
 
 
 # -------------------------------------------------------------------------------------------------

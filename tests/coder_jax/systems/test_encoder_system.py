@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import importlib.util
 import json
 import shutil
 
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from short_run import Stops, config, one_device
 
 from coder_jax.__main__ import main
+from coder_jax.export import folder as folder_module
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems import encoder_system
@@ -27,6 +29,7 @@ from coder_jax.systems.encoder_system import (
 from coder_jax.systems.recipes import _SYSTEMS
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training import start as start_module
+from coder_jax.training import train as train_module
 from coder_jax.training.checkpoints import read_params, saved_steps
 from coder_jax.training.run_folder import CarriedFrom, read_run_identity
 from coder_jax.training.start import read_other_run
@@ -133,6 +136,103 @@ def test_what_cannot_be_begun_with_is_refused(first, source, tmp_path):
     write_identity(tmp_path / "spoiled" / RUN.file, RUN, spoiled)
     with pytest.raises(BadInput, match="config.system.model is null; expected"):
         config(tmp_path / "spoiled", tmp_path / "x").system.resolved().load_initial(source)
+
+
+# -------------------------------------------------------------------------------------------------
+# The trial of an export, before the first step of a new run.
+
+
+def broken(error):
+    """What opens a folder and fails."""
+
+    def opened(*_, **__):
+        raise error
+
+    return opened
+
+
+def test_what_could_not_be_exported_is_not_trained(model, source, tmp_path, monkeypatch):
+    def wrong(folder, terms, settings):
+        return np.zeros((len(terms), 32), np.float32)
+
+    for opens, message in (
+        (wrong, "could not be exported: RuntimeError: the export opened by transformers gives"),
+        (broken(TypeError("no such\nkey")), "could not be exported: TypeError: no such. Tried"),
+    ):
+        monkeypatch.setattr(folder_module, "transformers_vectors", opens)
+        with one_device(), pytest.raises(BadInput, match=message):
+            train(config(model, tmp_path / "run"), source)
+        assert not (tmp_path / "run" / RUN.file).exists()
+
+
+def test_a_run_that_goes_on_was_tried_when_it_began(model, source, tmp_path, monkeypatch):
+    opened = []
+    real = folder_module.transformers_vectors
+
+    def counted(folder, terms, settings):
+        opened.append(len(terms))
+        return real(folder, terms, settings)
+
+    monkeypatch.setattr(folder_module, "transformers_vectors", counted)
+    with one_device():
+        for after in (0, 4):  # before its first checkpoint, and after that
+            with pytest.raises(ConnectionError):
+                train(config(model, tmp_path / "run"), Stops(source, after=after))
+        train(config(model, tmp_path / "run"), source)
+    assert len(opened) == 1 and opened[0] < 10
+
+
+def test_hosts_but_the_first_try_no_export(model, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "transformers_vectors", broken(TypeError))
+    monkeypatch.setattr(train_module, "is_first", lambda: False)
+    with one_device(), pytest.raises(BadInput, match="this host sees no run in"):
+        train(config(model, tmp_path / "run"), source)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ImportError("no _lzma"), "could not be made here (ImportError: no _lzma); the real one"),
+        (OSError(28, "No space left on device"), "could not be made here (OSError: [Errno 28]"),
+    ],
+)
+def test_what_this_machine_lacks_stops_no_training(
+    error, said, model, source, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(folder_module, "transformers_vectors", broken(error))
+    with one_device(), pytest.raises(ConnectionError):
+        train(config(model, tmp_path / "run"), Stops(source, after=0))
+    assert said in capsys.readouterr().out
+
+
+def test_without_pytorch_the_files_are_written_all_the_same(
+    model, source, tmp_path, monkeypatch, capsys
+):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "torch" else find_spec(name, *rest),
+    )
+    monkeypatch.setattr(folder_module, "_verify_export", broken(TypeError))
+    with one_device(), pytest.raises(ConnectionError):
+        train(config(model, tmp_path / "run"), Stops(source, after=0))
+    assert "export" not in capsys.readouterr().out
+    monkeypatch.setattr(folder_module, "write_model", broken(ValueError("not to be written")))
+    with one_device(), pytest.raises(BadInput, match="not to be written. Tried with its initial"):
+        train(config(model, tmp_path / "other"), source)
+
+
+@pytest.mark.parametrize("flag", ["--init", "--from"])
+def test_a_run_to_begin_with_is_tried(flag, first, model, source, tmp_path, monkeypatch):
+    begun = config(first if flag == "--init" else model, tmp_path / "run")
+    begun = dataclasses.replace(begun, start="" if flag == "--init" else str(first))
+    with one_device(), pytest.raises(ConnectionError):
+        train(begun, Stops(source, after=0))
+    shutil.rmtree(tmp_path / "run")
+    monkeypatch.setattr(folder_module, "transformers_vectors", broken(TypeError("tried")))
+    with one_device(), pytest.raises(BadInput, match="could not be exported: TypeError: tried"):
+        train(begun, source)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
 from tiny_ontology import write_ontology
 from tiny_rrf import tiny_files, write_release
 
+from data_pipeline.batches.draws import _word_piece_sets
 from data_pipeline.build_dataset.__main__ import _closing_report, main
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
@@ -247,6 +248,32 @@ def test_bad_options(options, changes, message):
     with pytest.raises(BadInput, match=message):
         build_dataset(replace(options, **changes))
     assert left_behind(options.out.parent) == []
+
+
+def test_capitals_that_are_made_small_are_told_once(ontology, tmp_path, capsys):
+    model = write_tokenizer(tmp_path)
+    with (model / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("Heart\n")
+    command = ["--source", ontology, "--out", tmp_path / "out", "--tokenizer", model]
+    assert main(list(map(str, command))) == 0
+    printed = capsys.readouterr().err
+    assert printed.count("have capitals") == 1 and f"vocabulary of {model} have" in printed
+
+
+def test_a_line_that_is_twice_in_a_vocabulary_counts_twice(tmp_path):
+    """The ids behind it are counted and drawn by, too."""
+    model = write_tokenizer(tmp_path)
+    with (model / "vocab.txt").open("a") as file:
+        file.write("[unused]\n[unused]\nzebra\n")
+    lines = len((model / "vocab.txt").read_text().splitlines())
+    source = tmp_path / "flat.obo"
+    source.write_text('[Term]\nid: A:1\nname: zebra\nsynonym: "ache" EXACT []\n')
+    dataset = open_dataset(
+        build_dataset(BuildOptions(source=source, out=tmp_path / "out", tokenizer=model))
+    )
+    assert dataset.manifest.tokenizer.vocab_size == lines
+    assert dataset.tokens.max() == lines - 1
+    assert len(set(_word_piece_sets(dataset).tolist())) == 2
 
 
 def test_no_relations_is_a_warning(model, tmp_path, capsys):

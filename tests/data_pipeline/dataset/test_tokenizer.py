@@ -1,11 +1,13 @@
 """Terms to ids: the tokenizer's own result, cut like the tokenizer's own truncation."""
 
 import errno
+import json
 
 import numpy as np
 import polars as pl
 import pytest
 import tiny_bert
+import tiny_modernbert
 from devices import FULL, device
 from tokenizers import AddedToken, pre_tokenizers
 
@@ -17,6 +19,7 @@ from data_pipeline.dataset.tokenizer import (
     tokenize,
     tokenize_uncut,
     tokenizer_hash,
+    warn_of_case,
 )
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean
@@ -120,6 +123,94 @@ def test_a_pointer_of_git_lfs_is_said_to_be_one(tmp_path):
     (tmp_path / "tokenizer.json").write_text(pointer)
     with pytest.raises(BadInput, match="tokenizer.json is a pointer of Git LFS, .*'git lfs pull'"):
         load_tokenizer(tmp_path)
+
+
+def with_tokenizer_json(folder, **changes):
+    """The tokenizer as transformers saves it, with other values of tokenizer_config.json."""
+    tiny_bert.write_tokenizer(folder)
+    save_tokenizer(folder, folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | changes
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("kept", ["none", "the first"])
+def test_a_tokenizer_without_special_tokens_is_refused(tmp_path, kept):
+    folder = with_tokenizer_json(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
+    parts = json.loads((folder / "tokenizer.json").read_text())
+    whole = parts["post_processor"]
+    one = {"type": "TemplateProcessing", "pair": whole.get("pair") or []}
+    one |= {
+        "single": [
+            {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ],
+        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}},
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    }
+    parts["post_processor"] = None if kept == "none" else one
+    (folder / "tokenizer.json").write_text(json.dumps(parts))
+    count = 0 if kept == "none" else 1
+    with pytest.raises(BadInput, match=f"puts {count} special tokens around a term; expected two"):
+        load_tokenizer(folder)
+    # What the message advises.
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["tokenizer_class"] = "BertTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert load_tokenizer(folder).encode("pain").tokens == ["[CLS]", "pain", "[SEP]"]
+
+
+def test_a_tokenizer_in_python_alone_is_refused(monkeypatch):
+    monkeypatch.setattr(word_pieces, "_auto_tokenizer", lambda _: object())  # as of MeCab's words
+    with pytest.raises(BadInput, match="the tokenizer of 'bert-japanese' has no fast .Rust. vers"):
+        load_tokenizer("bert-japanese")
+
+
+def test_settings_that_cannot_be_read_are_named(tmp_path):
+    tiny_bert.write_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    whole = path.read_text()
+    path.write_text(whole, encoding="utf-8-sig")
+    with pytest.raises(BadInput, match="tokenizer_config.json .* byte order mark.*without one"):
+        load_tokenizer(tmp_path)
+    path.write_text(json.dumps(json.loads(whole) | {"tokenizer_class": "NoSuchTokenizer"}))
+    with pytest.raises(BadInput, match="has the tokenizer_class 'NoSuchTokenizer', which transfor"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["vocab.txt", "tokenizer.json"])
+def test_capitals_that_are_never_used_are_told(tmp_path, capsys, file):
+    if file == "tokenizer.json":
+        with_tokenizer_json(tmp_path)
+    else:
+        tiny_bert.write_tokenizer(tmp_path)
+    warn_of_case(load_tokenizer(tmp_path), "small")
+    assert capsys.readouterr().err == "", "[CLS] and the like are no words"
+    for path in tmp_path.iterdir():
+        path.unlink()
+    # As cased models were published once: the words alone.
+    words = [*tiny_bert.VOCABULARY, "Heart", "##B", "Ödem"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    if file == "tokenizer.json":
+        save_tokenizer(tmp_path, tmp_path)
+    warn_of_case(load_tokenizer(tmp_path), "cased")
+    said = capsys.readouterr().err
+    assert "warning: 3 pieces of the vocabulary of cased have capitals (such as ##B, Heart" in said
+    assert load_tokenizer(tmp_path).encode("Heart").tokens[1:-1] == ["heart"]
+    # What the message advises.
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
+    assert all(f'"{name}": {json.dumps(value)}' in said for name, value in settings.items())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    warn_of_case(load_tokenizer(tmp_path), "cased")
+    assert capsys.readouterr().err == ""
+    assert load_tokenizer(tmp_path).encode("Heart").tokens[1:-1] == ["Heart"]
+
+
+def test_a_cased_tokenizer_of_bytes_is_not_told_of(tmp_path, capsys):
+    tiny_modernbert.write_tokenizer(tmp_path)
+    warn_of_case(load_tokenizer(tmp_path), "modern")
+    assert capsys.readouterr().err == ""
 
 
 def test_too_short_a_maximum_is_refused(folder):

@@ -188,6 +188,7 @@ def test_files(tmp_path, monkeypatch):
         (b"{'a': 1}", r"a.json is not JSON \(.*\); do this"),
         (b'{"a": NaN}', r"a.json is not JSON \(.*\); do this"),
         (b'{"a": "\xff"}', r"a.json is not JSON \(.*\); do this"),
+        (b'\xef\xbb\xbf{"a": 1}', "a.json .*byte order mark.*; save it as UTF-8 without one"),
         (b"[" * 100_000, r"a.json is not JSON \(maximum recursion depth.*\); do this"),
         (b"", r"a.json is not JSON \(.*\); do this"),
     ):

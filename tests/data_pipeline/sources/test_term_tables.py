@@ -1,5 +1,7 @@
 """Your own table of terms, and relations beside it, as a source."""
 
+import subprocess
+
 import polars as pl
 import pytest
 
@@ -62,6 +64,22 @@ def test_relations_beside_it_read_as_a_sentence_and_go_both_ways(write, tmp_path
     ]
     assert [file["file"] for file in source.files] == ["own.csv", f"own.relations.{ending}"]
     assert terms_paths(path) == [path, tmp_path / f"own.relations.{ending}"]
+
+
+@pytest.mark.parametrize("name", ["training_file.txt", "pairs.tsv"])
+def test_a_training_file_of_sapbert_is_told_how_to_become_a_table(write, tmp_path, name):
+    pairs = (
+        "C1 || heart attack, acute || MI\nC1 || MI || myocardial infarction\nC2 || ache || pain\n"
+    )
+    with pytest.raises(BadInput, match="pairs, concept .. name") as refused:
+        read_term_source(write(name, pairs))
+    command = str(refused.value).split("becomes such a table by: ")[1]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    atoms = read_term_source(tmp_path / "terms.tsv").atoms.collect()
+    assert sorted(zip(atoms["cui"], atoms["term"], strict=True)) == [
+        *(("C1", "MI"), ("C1", "heart attack, acute"), ("C1", "myocardial infarction")),
+        *(("C2", "ache"), ("C2", "pain")),
+    ]
 
 
 def test_what_is_wrong_is_said_with_file_and_line(write):
