@@ -54,8 +54,14 @@ def local_mesh() -> Mesh:
     return Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
 
 
-def step_cut(mesh: Mesh, passes: int) -> StepCut:
-    """How a step is cut for the mesh, and the blocks that this host's devices hold."""
+def step_cut(mesh: Mesh, passes: int, chunks: int = 1) -> StepCut:
+    """How a step is cut for the mesh, and the blocks that this host's devices hold.
+
+    Args:
+        mesh: the devices.
+        passes: of a step.
+        chunks: into which the rows of a block, on each of its devices, are divided evenly.
+    """
     here = jax.process_index()
     mine = [
         block
@@ -65,7 +71,7 @@ def step_cut(mesh: Mesh, passes: int) -> StepCut:
     return StepCut(
         passes=passes,
         blocks=mesh.shape["groups"],
-        row_multiple=mesh.shape["within"],
+        row_multiple=mesh.shape["within"] * chunks,
         first=mine[0],
         last=mine[-1] + 1 if len(mine) < mesh.shape["groups"] else None,
     )
@@ -194,7 +200,12 @@ _GIB = 2**30
 
 
 def check_memory(
-    compiled: jax.stages.Compiled, devices: int, *, fuller: float = 1.0, more_passes: int = 0
+    compiled: jax.stages.Compiled,
+    devices: int,
+    *,
+    fuller: float = 1.0,
+    more_passes: int = 0,
+    more_chunks: int = 0,
 ) -> str:
     """The memory that a compiled train step needs on each device, in words.
 
@@ -203,6 +214,7 @@ def check_memory(
         devices: over which it runs.
         fuller: how many times as large the fullest batch can be.
         more_passes: a number of passes that would need less; 0 for none.
+        more_chunks: likewise, of chunks (`RunConfig.cache_chunks`).
 
     Raises:
         BadInput: if a device has less, with what makes it smaller.
@@ -223,6 +235,11 @@ def check_memory(
         helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
     elif more_passes:
         helps = f"most is at work: use more passes (--passes {more_passes}), which change no result"
+    elif more_chunks:
+        helps = (
+            f"most is at work: encode in more chunks (--cache-chunks {more_chunks}), which change "
+            "no result"
+        )
     else:
         helps = "most is at work: use more devices, or smaller batches"
     if total > limit:

@@ -14,7 +14,6 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
-    NamedTuple,
     Self,
     TypeVar,
 )
@@ -81,15 +80,22 @@ class Part:
             )
 
 
-class StepKey(NamedTuple):
-    """The place in the run at which a loss is computed; with the seed it determines all
-    randomness.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StepKey:
+    """The place in the run at which a loss is computed, and what is computed twice to save memory.
+
+    With the seed the place determines all randomness.
     """
 
     step: jax.Array
     """int32 scalar, the steps that were taken before this one."""
     number: jax.Array
     """int32 scalar, which of the step's passes it is."""
+    chunks: int = dataclasses.field(default=1, metadata={"static": True})
+    """`RunConfig.cache_chunks`."""
+    remat: str = dataclasses.field(default="none", metadata={"static": True})
+    """`RunConfig.remat`."""
 
 
 # (params, extra, batch of one pass, step key) -> (mean loss over the pass, (extra, metrics)).
@@ -170,6 +176,8 @@ class System(abc.ABC):
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
+    encodes_rows: ClassVar[bool] = False
+    """Whether its loss encodes packed rows with a BERT, as `StepKey.chunks` and `remat` say."""
     init_needs_extra: ClassVar[bool] = False
     """Whether `init_from_run` needs the other run's `extra`."""
     scored: ClassVar[tuple[str, ...]] = ()
@@ -426,6 +434,12 @@ class RunConfig:
     passes: int = 1
     """Gradient accumulation in so many parts of a step, for less memory; it must divide the groups
     of a step. Raise it if there is too little memory."""
+    cache_chunks: int = 1
+    """Encode the rows of a pass in so many chunks, twice each, for less memory where a group is
+    large (GradCache): once for the loss of all vectors, once for the gradients."""
+    remat: Literal["none", "layers", "dots"] = "none"
+    """What the backward pass computes again, for less memory: nothing; each layer of the encoder,
+    of which only the input is kept; or all but the layers' products with weights (dots)."""
     rows: int = 0
     """Packed rows to provide for the fullest block; 0: planned from the dataset."""
     shard_encoder: bool = False
@@ -454,7 +468,9 @@ class RunConfig:
 
 
 # The least values of numbers above.
-_LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
+_LEAST = dict.fromkeys(
+    ("passes", "cache_chunks", "log_steps", "save_steps", "eval_terms"), 1
+) | dict.fromkeys(
     (
         *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
         *("rows", "eval_steps", "save_minutes", "restore_step", "keep"),
@@ -494,8 +510,16 @@ class Config(Generic[S]):
         if self.system.whole and run.passes > 1:
             raise BadInput(
                 f"--passes is {run.passes}, but the loss of {self.system.name} needs the whole "
-                "batch at once; give --passes 1 and, if memory is short, more devices or fewer "
-                "--pairs"
+                "batch at once; give --passes 1 and, if memory is short, --cache-chunks, more "
+                "devices or fewer --pairs"
+            )
+        if not self.system.encodes_rows and (run.cache_chunks, run.remat) != (1, "none"):
+            flag = f"--cache-chunks is {run.cache_chunks}"
+            if run.cache_chunks == 1:
+                flag = f"--remat is {run.remat}"
+            raise BadInput(
+                f"{flag}, but {self.system.name} trains no BERT, whose layers these flags compute "
+                "twice; leave it out"
             )
 
 

@@ -52,6 +52,15 @@ def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, h
     )
 
 
+def test_a_group_that_cannot_be_divided_can_be_encoded_in_chunks(monkeypatch):
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB - 1)
+    sizes = {"argument": _GIB, "output": _GIB, "alias": _GIB, "temp": 3 * _GIB}
+    found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
+    program = types.SimpleNamespace(memory_analysis=lambda: found)
+    with pytest.raises(BadInput, match="this does not fit.*--cache-chunks 2"):
+        check_memory(program, devices=1, more_chunks=2)
+
+
 def test_a_compiler_that_says_nothing_is_believed():
     program = types.SimpleNamespace(memory_analysis=lambda: None)
     assert "does not say" in check_memory(program, devices=2)

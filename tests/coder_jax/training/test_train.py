@@ -27,6 +27,8 @@ from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
 from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.train import _Window, train
+from data_pipeline.batches.batch_maker import BatchMaker
+from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput, Stopped, _stop_when_asked, poll
 
@@ -56,6 +58,29 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
     ]
     # The window of steps 3 and 4 was cut by the stop; the others are the same.
     assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_one_device")
+def test_so_it_is_with_chunks_and_remat_and_a_run_may_change_them(
+    model, source, straight, tmp_path
+):
+    how = {"cache_chunks": 2, "remat": "layers"}
+    chunked = BatchMaker(source.dataset, source.spec, StepCut(row_multiple=2))
+    train(config(model, tmp_path / "whole", **how), chunked)
+    for out, then, batches in ((tmp_path / "again", how, chunked), (tmp_path / "b", {}, source)):
+        with pytest.raises(ConnectionError):
+            train(config(model, out, **how), Stops(chunked, after=4))
+        train(config(model, out, **then), batches)
+    again = read_params(tmp_path / "again", 6)
+    assert_same_parameters(again, read_params(tmp_path / "whole", 6))
+    for path in (tmp_path / "whole", tmp_path / "b"):
+        for line, wanted in zip(lines_of(path / "metrics.jsonl"), _lines(straight), strict=True):
+            assert line["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
+def _lines(out):
+    return [line for line in lines_of(out / "metrics.jsonl") if "loss" in line]
 
 
 @pytest.mark.usefixtures("on_one_device")
