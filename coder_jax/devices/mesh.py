@@ -13,9 +13,10 @@ from jax._src import xla_bridge
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.hosts import host_count
+from coder_jax.devices.xla_settings import PEAK_TFLOPS
 from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import StepCut
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, peak_memory
 
 # -------------------------------------------------------------------------------------------------
 # The device mesh, with two axes, and the placement of each array.
@@ -194,7 +195,8 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 
 
 # -------------------------------------------------------------------------------------------------
-# The memory that a compiled program needs on each device, as the compiler estimates it.
+# The memory that a compiled program needs on each device, as the compiler estimates it, what was
+# used at most, and the rate of products at most.
 
 _GIB = 2**30
 
@@ -257,6 +259,21 @@ def device_memory() -> int:
         return stats["bytes_limit"]
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return machine // jax.local_device_count()
+
+
+def peak_gigabytes() -> float:
+    """GB (10^9 bytes) that the fullest device of this host has used; on CPUs, this process."""
+    used = [device.memory_stats() or {} for device in jax.local_devices()]
+    peaks = [stats["peak_bytes_in_use"] for stats in used if "peak_bytes_in_use" in stats]
+    if peaks:
+        return max(peaks) / 1e9
+    return peak_memory()
+
+
+def peak_tflops() -> float:
+    """TFLOP/s of one of this host's devices at most, of `PEAK_TFLOPS`; 0 if it is not there."""
+    kind = f"{jax.local_devices()[0].device_kind} ".replace("-", " ")
+    return next((peak for name, peak in PEAK_TFLOPS.items() if kind.startswith(f"{name} ")), 0.0)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from coder_jax.export.folder import export_encoder
 from coder_jax.export.model_card import LICENSE, is_hub_id, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert_config import BertConfig, encoder_flops
 from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder, read_settings
 from coder_jax.models.hf_weights import (
@@ -475,6 +475,10 @@ class EncoderSystem(System):
     @property
     def terms(self) -> int:
         return self.batch.terms
+
+    def flops(self, recorded_start: Any, lengths: np.ndarray) -> float:
+        # The backward pass has two products for each of the forward pass. The loss's are left out.
+        return 3.0 * encoder_flops(self.structure(recorded_start).config, lengths)
 
     @property
     def arithmetic(self) -> str:

@@ -202,6 +202,15 @@ class System(abc.ABC):
     def terms(self) -> int:
         """The number of terms of a step, by which speed is measured."""
 
+    def flops(self, recorded_start: Any, lengths: np.ndarray) -> float:
+        """Floating-point operations that a step needs at least, forward and backward; 0: unknown.
+
+        Args:
+            recorded_start: of `load_initial`.
+            lengths: int, tokens of each term of the step.
+        """
+        return 0.0
+
     @property
     def arithmetic(self) -> str:
         """The dtype of its computations, in words, once `resolved`."""
@@ -462,9 +471,29 @@ class RunConfig:
     """Let a run continue to more --steps than it was started with. The schedule is recomputed for
     the new length, so with --schedule linear the learning rate jumps up."""
     track: Literal["none", "wandb", "mlflow"] = "none"
-    """Also send metrics to this service; needs pip install wandb or mlflow."""
+    """Also send metrics to this service; needs pip install wandb or mlflow. Its files lie in the
+    folder of the run."""
+    profile: str = ""
+    """Trace these steps, as 10:15 for six of them: what the devices do and when, for TensorBoard
+    and Perfetto, in the run's folder tensorboard."""
+    peak_tflops: float = 0.0
+    """TFLOP/s of one device at most, of which `mfu` is the share that is used; 0: as its maker says
+    (bfloat16), where it is known."""
     quiet: bool = False
     """Print only warnings and errors."""
+
+    @property
+    def profiled(self) -> range:
+        """The steps that are traced; BadInput for anything but FIRST:LAST."""
+        if not self.profile:
+            return range(0)
+        first, colon, last = self.profile.partition(":")
+        numbers = [int(part) if part.isdecimal() else 0 for part in (first, last)]
+        if not colon or not 1 <= numbers[0] <= numbers[1]:
+            raise BadInput(
+                f"--profile is {self.profile!r}; expected FIRST:LAST, two steps such as 10:15"
+            )
+        return range(numbers[0], numbers[1] + 1)
 
 
 # The least values of numbers above.
@@ -473,7 +502,7 @@ _LEAST = dict.fromkeys(
 ) | dict.fromkeys(
     (
         *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
-        *("rows", "eval_steps", "save_minutes", "restore_step", "keep"),
+        *("rows", "eval_steps", "save_minutes", "restore_step", "keep", "peak_tflops"),
         *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
     ),
     0,
@@ -500,6 +529,11 @@ class Config(Generic[S]):
         if not optimizer.epochs:  # else the data says how long it is
             optimizer.check_warmup()
         self.system.validate(optimizer)
+        if run.profiled and not optimizer.epochs and run.profiled[-1] > optimizer.steps:
+            raise BadInput(
+                f"--profile is {run.profile} and --steps is {optimizer.steps}: the run ends "
+                "before; give steps that it has"
+            )
         for settings in (optimizer, run, self.system):
             _check_numbers(settings)
         if self.system.best is not None and not run.eval_steps:
