@@ -42,7 +42,7 @@ _PANELS = [
     (_GRADIENTS, "norm before clipping", r"grad_norm(/.*)?"),
     ("Learning rate", "", r"learning_rate([_/].*)?"),
     ("Arithmetic", "TFLOP/s of a device", r"tflop_per_s"),
-    ("Speed", "per second", r"(terms|tokens)_per_s"),
+    ("Speed", "per second", r".*_per_s"),
     ("Packing, waiting and use of the devices", "share", r"fill|data_wait|mfu|goodput"),
 ]
 # Labels of metrics whose names are not clear, in the order of their curves.

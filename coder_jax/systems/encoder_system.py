@@ -478,7 +478,7 @@ class EncoderSystem(System):
 
     def flops(self, recorded_start: Any, lengths: np.ndarray) -> float:
         # The backward pass has two products for each of the forward pass. The loss's are left out.
-        return 3.0 * encoder_flops(self.structure(recorded_start).config, lengths)
+        return 3.0 * encoder_flops(read_config(recorded_start.encoder.config), lengths)
 
     @property
     def arithmetic(self) -> str:

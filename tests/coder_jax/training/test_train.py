@@ -177,8 +177,11 @@ def test_metrics_hold_what_is_promised(straight):
     names = "loss loss_term loss_relation mined_positives mined_negatives grad_norm learning_rate"
     for line in lines:
         if "loss" in line:
-            for name in [*names.split(), "terms_per_s", "fill", "data_wait"]:
+            for name in [*names.split(), "terms_per_s", "tokens_per_s", "fill", "data_wait"]:
                 assert math.isfinite(line[name]), name
+            for name in ("tflop_per_s", "step_seconds", "compile_s", "peak_memory_gb"):
+                assert line[name] > 0, name
+            assert 0 < line["goodput"] < 1 and "mfu" not in line, "a CPU's peak is not known"
             assert 0.3 < line["fill"] <= 1 and 0 <= line["data_wait"] <= 1
             norms = [line["grad_norm/encoder"], line["grad_norm/relations"]]
             assert min(norms) > 0 and line["grad_norm"] == pytest.approx(np.hypot(*norms), rel=0.1)
