@@ -146,8 +146,8 @@ class _Window:
     def close(self) -> dict[str, float]:
         """The means over the window, its speed and what it used; then it starts anew.
 
-        `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding.
-        `tflop_per_s`: of one device, where the operations are known; `mfu`: their share of its
+        `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding,
+        where terms are packed. `tflop_per_s`: of one device, where the operations are known; `mfu`: their share of its
         peak. `peak_memory_gb`, `compile_s`: since the process began.
         """
         step = self.under_way[0] if self.under_way else 0
@@ -160,13 +160,14 @@ class _Window:
         values |= {
             "learning_rate": float(self.schedule(step - 1)),
             "terms_per_s": self.terms * len(self.fetched) / seconds,
-            "tokens_per_s": self.tokens / self.pace.share / seconds,
             "fill": float(np.mean(self.fills)),
             "data_wait": self.waited / seconds,
             "step_seconds": seconds,
             "compile_s": self.compiled,
             "peak_memory_gb": peak_gigabytes(),
         }
+        if self.tokens:
+            values["tokens_per_s"] = self.tokens / self.pace.share / seconds
         rate = self.flops / self.pace.share / self.pace.devices / seconds / 1e12
         if rate:
             values["tflop_per_s"] = rate

@@ -422,7 +422,7 @@ def test_what_a_step_is_worth(monkeypatch):
     assert values["peak_memory_gb"] > 0.1
     unknown = _Window(100, lambda step: 0.0, "")
     unknown.add(1, metrics(1.0), fill=1.0, lengths=NONE)
-    assert not {"mfu", "tflop_per_s"} & unknown.close().keys()
+    assert not {"mfu", "tflop_per_s", "tokens_per_s"} & unknown.close().keys()
 
 
 @pytest.mark.parametrize("bad", [metrics(float("nan")), metrics(1.0, float("inf"))])
