@@ -146,9 +146,9 @@ class _Window:
     def close(self) -> dict[str, float]:
         """The means over the window, its speed and what it used; then it starts anew.
 
-        `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding,
-        where terms are packed. `tflop_per_s`: of one device, where the operations are known; `mfu`: their share of its
-        peak. `peak_memory_gb`, `compile_s`: since the process began.
+        `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding, where
+        terms are packed. `tflop_per_s`: of one device, where the operations are known; `mfu`: their
+        share of its peak. `peak_memory_gb`, `compile_s`: since the process began.
         """
         step = self.under_way[0] if self.under_way else 0
         self.check()
