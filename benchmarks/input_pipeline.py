@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, one_line
-from benchmarks.process import Child, copy_bandwidth_apart, peak_memory, run_child, tree_memory
+from benchmarks.process import Child, copy_bandwidth_apart, run_child, tree_memory
 from benchmarks.release import add_source_arguments, prepared
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.stream import MADE_AHEAD, stream
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.process import run_command
+from data_pipeline.process import peak_memory, run_command
 
 # In reverse order, so that workers are forked from a process whose tokenizer has no threads yet.
 _WORKERS = (2, 1, 0)

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -202,17 +201,6 @@ def copy_bandwidth_apart() -> float:
     found = child.answer()
     child.finish()
     return found
-
-
-def peak_memory() -> float:
-    """Peak resident memory of this process so far, in GB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # of this program alone; ru_maxrss can be that of the one that started it
-        for line in status.read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e9
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def available_memory() -> int:

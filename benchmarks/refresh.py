@@ -26,10 +26,9 @@ import numpy as np
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode import read_benchmark_terms, sample, timed
-from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.encoding.vector_files import RowsOfFile, unit
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, peak_memory
 
 if TYPE_CHECKING:
     from coder_jax.encoding.search import Products

@@ -24,6 +24,7 @@ from typing import Any
 
 from benchmarks.machine import machine, one_line
 from benchmarks.results_file import keep_rows
+from coder_jax.devices.xla_settings import PEAK_TFLOPS
 from data_pipeline.process import BadInput, run_command
 
 
@@ -42,8 +43,20 @@ class _Chip:
 # at the corner of a slice smaller than 16x16 has two links, so that a ring through all chips uses
 # two of each chip, in both directions: a quarter of the rate goes out.
 _CHIPS = {
-    "v5e": _Chip(197e12, 819e9, 100e9, 16 * 10**9, "docs.cloud.google.com/tpu/docs/v5e"),
-    "v6e": _Chip(918e12, 1600e9, 200e9, 32 * 10**9, "docs.cloud.google.com/tpu/docs/v6e"),
+    "v5e": _Chip(
+        PEAK_TFLOPS["TPU v5 lite"] * 1e12,
+        819e9,
+        100e9,
+        16 * 10**9,
+        "docs.cloud.google.com/tpu/docs/v5e",
+    ),
+    "v6e": _Chip(
+        PEAK_TFLOPS["TPU v6 lite"] * 1e12,
+        1600e9,
+        200e9,
+        32 * 10**9,
+        "docs.cloud.google.com/tpu/docs/v6e",
+    ),
 }
 # BERT-base with PubMedBERT's vocabulary: what CODER_ENG starts from.
 BASE: dict[str, Any] = {

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from benchmarks.process import huge_pages, peak_memory
+from benchmarks.process import huge_pages
 from benchmarks.train_step_work import Work
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, peak_memory
 
 NAMES = ("ours", "recipe", "tuned")
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.encoder_flops import encoder_flops
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert_config import BertConfig, encoder_flops
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.training.system import OptimizerConfig
 from data_pipeline.batches.batch_maker import BatchMaker

@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import resource
 import select
 import shutil
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm as Progress
@@ -368,3 +370,18 @@ def _message_of_missing(error: ModuleNotFoundError) -> str | None:
     extra = _EXTRAS.get(package)
     install = f"install it with: pip install 'coder-jax[{extra}]'" if extra else _INSTALL
     return f"the Python package {package} is not installed for {sys.executable}; {install}"
+
+
+# -------------------------------------------------------------------------------------------------
+# The memory of this process.
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process so far, in GB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # of this program alone; ru_maxrss can be that of the one that started it
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import Row, add_batch_arguments, batches_of, parser_of, run_measured
-from benchmarks.process import peak_memory
 from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.dataset.store import read_manifest
+from data_pipeline.process import peak_memory
 
 _SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
 _USUAL = "none"  # flags

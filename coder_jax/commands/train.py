@@ -42,6 +42,7 @@ COMMON = (
         "--triplets",
         "--terms",
         "--passes",
+        "--cache-chunks",
         "--eval-steps",
         "--extend",
         "--quiet",
@@ -214,7 +215,7 @@ def open_source(config: Config) -> BatchSource:
             f"--data {folder} is not there; build a dataset with `python -m data_pipeline.build`"
         )
     check_passes(system.groups, run.passes)
-    cut = step_cut(make_mesh(system.groups // run.passes), run.passes)
+    cut = step_cut(make_mesh(system.groups // run.passes), run.passes, run.cache_chunks)
     return system.open(folder, cut, rows=run.rows, steps=config.optimizer.steps)
 
 

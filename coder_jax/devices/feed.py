@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.mesh import AXES, put_batch, replicated
 from data_pipeline import process
+from data_pipeline.batches.packing import packed_lengths
 from data_pipeline.batches.spec import BatchSource
 
 
@@ -25,6 +26,7 @@ class Fed(NamedTuple):
     batch: dict[str, jax.Array]  # [P, B, ...], of all hosts
     rows: int  # packed rows of a block
     fill: float  # the part of this host's tokens that are no padding
+    lengths: np.ndarray  # int, tokens of each of this host's terms
 
 
 class SaveClock:
@@ -116,5 +118,8 @@ class Feed:
             for name, array in batch.items()
         }
         return Fed(
-            put_batch(self.mesh, source.cut, cut_off, source.packed), rows, source.fill(cut_off)
+            put_batch(self.mesh, source.cut, cut_off, source.packed),
+            rows,
+            source.fill(cut_off),
+            packed_lengths(cut_off),
         )

@@ -13,9 +13,10 @@ from jax._src import xla_bridge
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.hosts import host_count
+from coder_jax.devices.xla_settings import PEAK_TFLOPS
 from data_pipeline.batches.packing import MOST_SHAPES, SHAPES_ON_ACCELERATORS
 from data_pipeline.batches.spec import StepCut
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, peak_memory
 
 # -------------------------------------------------------------------------------------------------
 # The device mesh, with two axes, and the placement of each array.
@@ -54,8 +55,14 @@ def local_mesh() -> Mesh:
     return Mesh(np.array(jax.local_devices()), ("data",), axis_types=(AxisType.Auto,))
 
 
-def step_cut(mesh: Mesh, passes: int) -> StepCut:
-    """How a step is cut for the mesh, and the blocks that this host's devices hold."""
+def step_cut(mesh: Mesh, passes: int, chunks: int = 1) -> StepCut:
+    """How a step is cut for the mesh, and the blocks that this host's devices hold.
+
+    Args:
+        mesh: the devices.
+        passes: of a step.
+        chunks: into which the rows of a block, on each of its devices, are divided evenly.
+    """
     here = jax.process_index()
     mine = [
         block
@@ -65,7 +72,7 @@ def step_cut(mesh: Mesh, passes: int) -> StepCut:
     return StepCut(
         passes=passes,
         blocks=mesh.shape["groups"],
-        row_multiple=mesh.shape["within"],
+        row_multiple=mesh.shape["within"] * chunks,
         first=mine[0],
         last=mine[-1] + 1 if len(mine) < mesh.shape["groups"] else None,
     )
@@ -188,13 +195,19 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 
 
 # -------------------------------------------------------------------------------------------------
-# The memory that a compiled program needs on each device, as the compiler estimates it.
+# The memory that a compiled program needs on each device, as the compiler estimates it, what was
+# used at most, and the rate of products at most.
 
 _GIB = 2**30
 
 
 def check_memory(
-    compiled: jax.stages.Compiled, devices: int, *, fuller: float = 1.0, more_passes: int = 0
+    compiled: jax.stages.Compiled,
+    devices: int,
+    *,
+    fuller: float = 1.0,
+    more_passes: int = 0,
+    more_chunks: int = 0,
 ) -> str:
     """The memory that a compiled train step needs on each device, in words.
 
@@ -203,6 +216,7 @@ def check_memory(
         devices: over which it runs.
         fuller: how many times as large the fullest batch can be.
         more_passes: a number of passes that would need less; 0 for none.
+        more_chunks: likewise, of chunks (`RunConfig.cache_chunks`).
 
     Raises:
         BadInput: if a device has less, with what makes it smaller.
@@ -223,6 +237,11 @@ def check_memory(
         helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
     elif more_passes:
         helps = f"most is at work: use more passes (--passes {more_passes}), which change no result"
+    elif more_chunks:
+        helps = (
+            f"most is at work: encode in more chunks (--cache-chunks {more_chunks}), which change "
+            "no result"
+        )
     else:
         helps = "most is at work: use more devices, or smaller batches"
     if total > limit:
@@ -240,6 +259,21 @@ def device_memory() -> int:
         return stats["bytes_limit"]
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return machine // jax.local_device_count()
+
+
+def peak_gigabytes() -> float:
+    """GB (10^9 bytes) that the fullest device of this host has used; on CPUs, this process."""
+    used = [device.memory_stats() or {} for device in jax.local_devices()]
+    peaks = [stats["peak_bytes_in_use"] for stats in used if "peak_bytes_in_use" in stats]
+    if peaks:
+        return max(peaks) / 1e9
+    return peak_memory()
+
+
+def peak_tflops() -> float:
+    """TFLOP/s of one of this host's devices at most, of `PEAK_TFLOPS`; 0 if it is not there."""
+    kind = f"{jax.local_devices()[0].device_kind} ".replace("-", " ")
+    return next((peak for name, peak in PEAK_TFLOPS.items() if kind.startswith(f"{name} ")), 0.0)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """Settings of XLA, made before jax starts: faster code on CPUs, and a cache of compiled programs.
+And the peak rates of devices, for those who must not start jax.
 
 Only through the environment, where what the user has set stays, but for 64 bits; nothing here
 imports jax.
@@ -13,6 +14,25 @@ from data_pipeline.files.buckets import cache_folder
 # Eigen (by 10 to 20 % in a product); it keeps its reductions. An unknown flag would end the
 # process, hence the version.
 _YNN, _VERSION = "--xla_cpu_experimental_ynn_fusion_type", "0.10."
+
+# TFLOP/s of one device with bfloat16 and dense matrices, by the beginning of jax's name for it, the
+# longer name first. TPUs: docs.cloud.google.com/tpu/docs, "peak compute per chip (bf16)". GPUs: the
+# data sheets at nvidia.com/data-center, most of whose figures are "with sparsity", twice these.
+PEAK_TFLOPS = {
+    "TPU v4": 275.0,
+    "TPU v5 lite": 197.0,  # v5e
+    "TPU v5": 459.0,  # v5p
+    "TPU v6 lite": 918.0,  # v6e
+    "NVIDIA A100": 312.0,
+    "NVIDIA H100 PCIe": 756.0,
+    "NVIDIA H100 NVL": 835.0,
+    "NVIDIA H100": 989.0,  # SXM, "NVIDIA H100 80GB HBM3"
+    "NVIDIA H200 NVL": 835.0,
+    "NVIDIA H200": 989.0,
+    "NVIDIA GH200": 989.0,
+    "NVIDIA L40S": 362.0,
+    "NVIDIA L4": 121.0,
+}
 
 
 def set_up_xla() -> None:

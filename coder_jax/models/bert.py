@@ -382,8 +382,11 @@ class Bert(nnx.Module):
       config: sizes, activation and dropout rates (`BertConfig`).
       dtype: compute type, float32 (matmuls in full precision) or bfloat16.
       pooler: the dense layer of tanh pooling, or None where the weights have none.
+      remat: what gradients compute again, for less memory, in place of keeping it: none; layers;
+        or dots, all of a layer but its products with weights.
     """
 
+    remat: str = "none"
     embeddings: Any  # their class is of the architecture
     layers: Any
 
@@ -442,13 +445,24 @@ class Bert(nnx.Module):
         *layers, last = self.layers
         site = 1
         for layer in layers:
-            x_RLD = layer(x_RLD, mask, positions_RL, dropout_ids_RL, site)
+            x_RLD = self._applied(layer, site, x_RLD, mask, positions_RL, dropout_ids_RL)
             site += DROPOUT_SITES_PER_LAYER
-        return x_RLD, last.attend(x_RLD, mask, positions_RL, dropout_ids_RL, site), site
+        attended = self._applied(last.attend, site, x_RLD, mask, positions_RL, dropout_ids_RL)
+        return x_RLD, attended, site
+
+    def _applied(self, part: Callable[..., jax.Array], site: int, *arrays: Any) -> jax.Array:
+        """The result of a layer, or of a part of one; its gradient keeps what `remat` says."""
+        if self.remat == "none":
+            return part(*arrays, site)
+        policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+        again = jax.checkpoint(
+            lambda *arrays: part(*arrays, site), policy=policy if self.remat == "dots" else None
+        )
+        return again(*arrays)
 
     def _finished(self, x_TD, attended_TD, dropout_ids_T, site):
         """Hidden states of tokens on any axes, from the output of `_attended`."""
-        return self.layers[-1].transform(x_TD, attended_TD, dropout_ids_T, site)
+        return self._applied(self.layers[-1].transform, site, x_TD, attended_TD, dropout_ids_T)
 
     def term_vectors(
         self,
@@ -561,8 +575,8 @@ def split_encoder(bert: Bert) -> tuple[Structure, dict[str, Any]]:
     return Structure(graph, tuple(nnx.to_flat_state(params).paths)), nnx.to_pure_dict(params)
 
 
-def merge_encoder(structure: Structure, params: Mapping[str, Any]) -> Bert:
-    """The encoder with these parameters, arrays or tracers.
+def merge_encoder(structure: Structure, params: Mapping[str, Any], remat: str = "none") -> Bert:
+    """The encoder with these parameters, arrays or tracers; `remat` is the attribute of `Bert`.
 
     nnx.merge pairs them with the graph by their sorted order, so their names must be the graph's.
 
@@ -579,4 +593,6 @@ def merge_encoder(structure: Structure, params: Mapping[str, Any]) -> Bert:
             f"(and {len(ours) + len(theirs)} differences in all); names and integers must be those "
             "of split_encoder, as arrays are paired by their order"
         )
-    return nnx.merge(structure.graph, state)
+    bert = nnx.merge(structure.graph, state)
+    bert.remat = remat
+    return bert

@@ -333,9 +333,11 @@ class ModernBert(Bert):
         *layers, last = self.layers
         site = 1
         for layer in layers:
-            x_RLD = layer(x_RLD, sights[layer.kind], positions_RL, dropout_ids_RL, site)
+            sight = sights[layer.kind]
+            x_RLD = self._applied(layer, site, x_RLD, sight, positions_RL, dropout_ids_RL)
             site += DROPOUT_SITES_PER_LAYER
-        attended = last.attend(x_RLD, sights[last.kind], positions_RL, dropout_ids_RL, site)
+        sight = sights[last.kind]
+        attended = self._applied(last.attend, site, x_RLD, sight, positions_RL, dropout_ids_RL)
         return x_RLD, attended, site
 
     def _sight(self, kind: str, positions_RL: jax.Array, segments_RL: jax.Array) -> _Sight:

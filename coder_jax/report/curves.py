@@ -41,8 +41,9 @@ _PANELS = [
     ("Mined pairs", "pairs per anchor", r"mined_.*"),
     (_GRADIENTS, "norm before clipping", r"grad_norm(/.*)?"),
     ("Learning rate", "", r"learning_rate([_/].*)?"),
+    ("Arithmetic", "TFLOP/s of a device", r"tflop_per_s"),
     ("Speed", "per second", r".*_per_s"),
-    ("Packing and waiting", "share", r"fill|data_wait"),
+    ("Packing, waiting and use of the devices", "share", r"fill|data_wait|mfu|goodput"),
 ]
 # Labels of metrics whose names are not clear, in the order of their curves.
 _LABELS = {
@@ -58,12 +59,16 @@ _LABELS = {
     "mined_relation_negatives": "negatives of relations",
     "grad_norm": "all parts",
     "terms_per_s": "terms",
+    "tokens_per_s": "tokens",
+    "tflop_per_s": "TFLOP/s of a device",
     "fill": "filled tokens",
     "data_wait": "time waiting for data",
+    "mfu": "share of the device's peak (MFU)",
+    "goodput": "share of the time spent in steps",
 }
 # The method that answered the mentions, where a run reports several.
 _FOUND_BY = {"heldout": "nearest term", "classes": "class"}
-_NO_METRICS = ("step", "seconds", "eval")
+_NO_METRICS = ("step", "seconds", "step_seconds", "compile_s", "peak_memory_gb", "eval")
 
 Points = Sequence[tuple[int, float]]
 

@@ -41,7 +41,7 @@ from coder_jax.export.folder import export_encoder, try_export
 from coder_jax.export.model_card import LICENSE, is_hub_id, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert_config import BertConfig, encoder_flops
 from coder_jax.models.dropout import hash_dropout, mix_bits
 from coder_jax.models.hf_files import EncoderSettings, find_folder, read_settings
 from coder_jax.models.hf_weights import (
@@ -104,6 +104,7 @@ from data_pipeline.terminology.cleaning import clean
 
 PACKED = ("tokens", "positions", "segments")
 VECTORS = PartitionSpec("groups", None, "within")  # [B, G, N, D]
+_LEAST_TOKENS = 2  # of a term: [CLS] and [SEP]
 
 
 def term_vectors(
@@ -151,12 +152,77 @@ def read_term_blocks(
         return read(rows, ids_RL, groups * terms)
 
     # A batch dimension of one would cost a CPU transposes in every dense layer's gradient.
-    encode_blocks = jax.vmap(encode) if blocks > 1 else single(encode)
+    of_blocks: Callable[..., Any] = jax.vmap if blocks > 1 else single
+    if step_key.chunks == 1:
+        found = of_blocks(encode)(rows, ids)
+    else:
+        found = _read_chunks(read, of_blocks, rows, ids, groups * terms, step_key.chunks, mesh)
 
     def by_group(array: jax.Array) -> jax.Array:
         return constrain(mesh, array.reshape(blocks, groups, terms, -1), VECTORS)
 
-    return jax.tree.map(by_group, encode_blocks(rows, ids))
+    return jax.tree.map(by_group, found)
+
+
+def _read_chunks(
+    read: Callable[[list[jax.Array], jax.Array | None, int], Any],
+    of_blocks: Callable[..., Any],
+    rows: list[jax.Array],
+    ids: jax.Array | None,
+    terms: int,
+    chunks: int,
+    mesh: Mesh,
+) -> Any:
+    """Applies `read` to one chunk of each block's rows after the other, each [B, N, ...].
+
+    The gradient reads each chunk again: of what the encoder computes between rows and vectors one
+    chunk's is in memory at a time, and the loss still sees all vectors together. Dropout is the
+    same both times, as it comes with the token.
+
+    Args:
+        read: of `read_term_blocks`.
+        of_blocks: `jax.vmap`, or `single`.
+        rows: [B, R, L] each.
+        ids: of the dropout.
+        terms: N, of a block.
+        chunks: C, into which the rows of each device divide evenly.
+        mesh: the devices.
+
+    References:
+        Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, 2021.
+    """
+    blocks, count, length = rows[0].shape
+    most = min(terms, count // chunks * (length // _LEAST_TOKENS))  # n, of a chunk
+
+    def split(array_BRL: jax.Array) -> jax.Array:
+        # Each device that shares a block has its part of every chunk.
+        array = array_BRL.reshape(blocks, mesh.shape["within"], chunks, -1, length)
+        array_CBRL = jnp.moveaxis(array, 2, 0).reshape(chunks, blocks, -1, length)
+        return constrain(mesh, array_CBRL, PartitionSpec(None, "groups", "within"))
+
+    def read_chunk(rows: list[jax.Array], ids_RL: jax.Array | None) -> tuple[Any, jax.Array]:
+        """The results [n, ...] of the terms that begin in a chunk, and their numbers in the
+        block.
+        """
+        tokens_RL, positions_RL, segments_RL, *beside = rows
+        before_RL = jnp.pad(segments_RL, ((0, 0), (1, 0)))[:, :-1]
+        begins_RL = (segments_RL != before_RL) & (segments_RL > 0)
+        number_RL = jnp.cumsum(begins_RL.reshape(-1), dtype=jnp.int32).reshape(begins_RL.shape)
+        place_RL = jnp.where(begins_RL, number_RL - 1, most)
+        term_n = jnp.full(most, terms).at[place_RL].set(segments_RL - 1, mode="drop")
+        number_RL = jnp.where(segments_RL > 0, number_RL, 0)
+        return read([tokens_RL, positions_RL, number_RL, *beside], ids_RL, most), term_n
+
+    def joined(found_Cn: jax.Array, term_Cn: jax.Array) -> jax.Array:
+        found = jnp.zeros((terms, *found_Cn.shape[2:]), found_Cn.dtype)
+        return found.at[term_Cn].set(found_Cn, mode="drop")
+
+    again = jax.checkpoint(lambda chunk: of_blocks(read_chunk)(*chunk), prevent_cse=False)
+    found, term_BCn = jax.tree.map(
+        lambda array: jnp.moveaxis(array, 0, 1),
+        jax.lax.map(again, jax.tree.map(split, (rows, ids))),
+    )
+    return jax.tree.map(lambda found_BCn: of_blocks(joined)(found_BCn, term_BCn), found)
 
 
 def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
@@ -369,6 +435,7 @@ class EncoderSystem(System):
     """What the model card calls it."""
     paper: ClassVar[str]
     """Who described it, and when; also for the card."""
+    encodes_rows: ClassVar[bool] = True
     scored: ClassVar[tuple[str, ...]] = ("encoder",)
     pools: ClassVar[bool] = True
     """Whether its vectors are made by `model.pooling`."""
@@ -413,6 +480,10 @@ class EncoderSystem(System):
     @property
     def terms(self) -> int:
         return self.batch.terms
+
+    def flops(self, recorded_start: Any, lengths: np.ndarray) -> float:
+        # The backward pass has two products for each of the forward pass. The loss's are left out.
+        return 3.0 * encoder_flops(read_config(recorded_start.encoder.config), lengths)
 
     @property
     def arithmetic(self) -> str:

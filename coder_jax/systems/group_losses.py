@@ -517,7 +517,7 @@ def mean_over_groups(
 
     def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
         seed = system.batch.seed if dropout else None
-        bert = merge_encoder(graph, params["encoder"])
+        bert = merge_encoder(graph, params["encoder"], step_key.remat)
         group = Group(
             vectors=term_vectors(bert, batch, step_key, mesh, system.model.pooling, seed),
             concepts=batch["concepts"],

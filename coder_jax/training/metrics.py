@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
+import jax
 from msgspec import Meta
 
 from coder_jax.devices.hosts import is_first
@@ -82,8 +83,10 @@ class _Board:
 #
 # OUT/tracking.json   the id that the run has there: a run that goes on goes on there, too
 #
-# Where they lie, and with whose rights, is said as with any other program: WANDB_PROJECT,
-# WANDB_MODE=offline, WANDB_API_KEY; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME.
+# With whose rights, and under which name, is said as with any other program: WANDB_PROJECT,
+# WANDB_MODE=offline, WANDB_API_KEY; MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME. What W&B has on
+# this disk is in OUT/wandb (or WANDB_DIR). MLflow writes OUT/mlflow.db unless MLFLOW_TRACKING_URI
+# says where.
 
 _FILE = "tracking.json"
 _PROJECT = "coder_jax"
@@ -137,14 +140,19 @@ class Tracker:
 class _Wandb(Tracker):
     """Weights & Biases."""
 
-    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
+    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any], folder: Path):
         super().__init__()
         wandb: Any = importlib.import_module("wandb")
         if is_quiet():
             os.environ.setdefault("WANDB_SILENT", "true")
         project = os.environ.get("WANDB_PROJECT", _PROJECT)
         self.run = wandb.init(
-            project=project, id=run_id, resume="allow", name=name, config=dict(config)
+            project=project,
+            id=run_id,
+            resume="allow",
+            name=name,
+            config=dict(config),
+            dir=os.environ.get("WANDB_DIR", str(folder)),  # in it, wandb/
         )
         # The service's own step counter cannot go back, as a run does that resumes from a
         # checkpoint.
@@ -164,9 +172,13 @@ class _Wandb(Tracker):
 class _Mlflow(Tracker):
     """MLflow."""
 
-    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any]):
+    def __init__(self, run_id: str | None, name: str, config: Mapping[str, Any], folder: Path):
         super().__init__()
         self.mlflow: Any = importlib.import_module("mlflow")
+        file = (folder / "mlflow.db").resolve()
+        # A run that began elsewhere, as older versions did, goes on there.
+        if "MLFLOW_TRACKING_URI" not in os.environ and (file.exists() or not run_id):
+            self.mlflow.set_tracking_uri(f"sqlite:///{file}")
         if run_id:
             self.mlflow.start_run(run_id=run_id)
         else:
@@ -242,7 +254,7 @@ def _start_tracker(kind: str, folder: Path, name: str, config: Mapping[str, Any]
     found = read_json(file, remedy) if file.exists() else {}
     ids = typed(found, dict[str, str], str(file), remedy)
     try:
-        tracker = _KINDS[kind](ids.get(kind), name, config)
+        tracker = _KINDS[kind](ids.get(kind), name, config, folder)
     except ModuleNotFoundError as error:
         raise _not_installed(kind, error.name) from error
     except Exception as error:  # whatever a client of a service raises
@@ -276,6 +288,7 @@ def _flat(values: Mapping[str, Any], between: str, prefix: str = "") -> Iterator
 # -------------------------------------------------------------------------------------------------
 # The metrics of a run: metrics.jsonl, TensorBoard and the progress bar.
 
+BOARD = "tensorboard"  # the folder of curves and profiles in that of a run
 _WITHOUT = "delete the line, or move the file away: a run goes on without it"
 # From this share of waiting on, the data is the bottleneck; and the interval of warnings.
 _WAITS = 0.5
@@ -319,17 +332,16 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda values: values["step"])
 
 
-def _keep_lines_until(path: Path, step: int) -> float:
-    """Drop the lines after `step`, which a resumed run writes again.
-
-    Returns the seconds that the run had taken by then.
+def _keep_lines_until(path: Path, step: int) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl but those after `step`, which are dropped: a resumed run writes
+    them again.
     """
     if not path.exists():
-        return 0.0
+        return []
     kept = [values for values in read_metrics(path) if values["step"] <= step]
     with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(values) + "\n" for values in kept)
-    return max((values.get("seconds", 0.0) for values in kept), default=0.0)
+    return kept
 
 
 class MetricsLog:
@@ -340,9 +352,17 @@ class MetricsLog:
         first_step: the steps already taken.
         steps: the steps of the whole run.
         tracker: what else is told of it.
+        began: when this process began with the run, in seconds since 1970; None: now.
     """
 
-    def __init__(self, out: Path, first_step: int, steps: int, tracker: Tracker | None = None):
+    def __init__(
+        self,
+        out: Path,
+        first_step: int,
+        steps: int,
+        tracker: Tracker | None = None,
+        began: float | None = None,
+    ):
         self.first = is_first()
         self.began = time.monotonic()
         self.seconds_before = 0.0
@@ -351,9 +371,21 @@ class MetricsLog:
         if not self.first:
             return
         path = out / "metrics.jsonl"
-        self.seconds_before = _keep_lines_until(path, first_step)
+        kept = _keep_lines_until(path, first_step)
+        self.seconds_before = max((line.get("seconds", 0.0) for line in kept), default=0.0)
+        self.in_steps = max((line.get("step_seconds", 0.0) for line in kept), default=0.0)
+        # The first process's, told by any line: goodput is seconds in steps / seconds since then.
+        self.run_began = min(
+            (
+                datetime.fromisoformat(line["time"]).timestamp()
+                - line["step_seconds"] / line["goodput"]
+                for line in kept
+                if line.get("goodput")
+            ),
+            default=time.time() if began is None else began,
+        )
         self.lines = path.open("a", encoding="utf-8")
-        self.board = _Board(out / "tensorboard", first_step)
+        self.board = _Board(out / BOARD, first_step)
         self.tracker = tracker or Tracker()
         self.bar = progress_bar(
             total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
@@ -362,10 +394,16 @@ class MetricsLog:
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log values (numbers, or nested dictionaries of them) at a step, with the time.
 
-        A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601).
+        A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601). With
+        `step_seconds`, those since the line before, it has the run's, and `goodput`: their share of
+        the time since the run began, all that was lost or waited for included.
         """
         if not self.first:
             return
+        if "step_seconds" in values:
+            self.in_steps += values["step_seconds"]
+            since = max(time.time() - self.run_began, self.in_steps)
+            values = {**values, "step_seconds": self.in_steps, "goodput": self.in_steps / since}
         values = {**values, "seconds": self.seconds}
         scalars = dict(_flat(values, "/"))
         line = {"step": step, **values, "time": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -432,6 +470,48 @@ class MetricsLog:
         for file in (self.board, self.lines):
             with contextlib.suppress(OSError):  # a full disk was said when a line was written
                 file.close()
+
+
+class Profile:
+    """A trace of some steps of a run, for TensorBoard and Perfetto; on the first host alone.
+
+    A context: a trace that was begun when it ends is written.
+
+    Args:
+        folder: OUT/tensorboard; the trace goes into plugins/profile/DATE in it.
+        steps: which.
+    """
+
+    def __init__(self, folder: Path, steps: range):
+        self.folder, self.steps = folder, steps if is_first() else range(0)
+        self.running = False
+
+    def begins(self, step: int) -> bool:
+        """Whether a trace is to start before a step; after a restart it may be a later one."""
+        return step in self.steps and not self.running
+
+    def ends(self, step: int) -> bool:
+        """Whether the trace that runs is to stop after a step."""
+        return self.running and step == self.steps[-1]
+
+    def start(self) -> None:
+        """Start the trace."""
+        jax.profiler.start_trace(self.folder, create_perfetto_trace=True)
+        self.running = True
+
+    def stop(self) -> str:
+        """Write the trace; returns where, in words."""
+        self.running = False
+        jax.profiler.stop_trace()
+        traces = self.folder / "plugins" / "profile"
+        return f"profile of steps {self.steps[0]} to {self.steps[-1]}: {max(traces.iterdir())}"
+
+    def __enter__(self) -> "Profile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.running:
+            self.stop()
 
 
 def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:

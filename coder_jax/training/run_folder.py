@@ -109,7 +109,7 @@ def _wait_for_lock(out: Path) -> IO[str]:
 # Checkpoints are written to OUT itself, by all hosts.
 
 INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
-_NOT_FETCHED = ("checkpoints/", "tensorboard/")
+_NOT_FETCHED = ("checkpoints/", "tensorboard/", "wandb/")
 _NOT_PUBLISHED = ("checkpoints/", _LOCK)
 
 

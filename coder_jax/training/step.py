@@ -29,7 +29,7 @@ from coder_jax.training.state import (
     make_optimizer,
     trained,
 )
-from coder_jax.training.system import Config, Loss, Part, StepKey
+from coder_jax.training.system import Config, Loss, Part, RunConfig, StepKey
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]
@@ -41,6 +41,7 @@ def _make_train_step(
     parts: Mapping[str, Part],
     lazy: LazyRows,
     where: TrainState,
+    run: RunConfig,
 ) -> jax.stages.Wrapped:
     """The jitted step; it donates the state's memory, so keep no reference to the old state.
 
@@ -50,6 +51,7 @@ def _make_train_step(
         parts: of the parameters.
         lazy: how it works on the rows that it uses.
         where: the sharding of each array of the state, of arrays or shapes.
+        run: what is computed twice to save memory.
 
     Returns:
         step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
@@ -65,7 +67,8 @@ def _make_train_step(
 
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Any, Any]:
             def of_learnt(learnt: Any) -> Any:
-                return loss({**fixed, **learnt}, state.extra, part, StepKey(state.step, number))
+                step_key = StepKey(state.step, number, run.cache_chunks, run.remat)
+                return loss({**fixed, **learnt}, state.extra, part, step_key)
 
             gradient = jax.value_and_grad(of_learnt, has_aux=True)
             (total, (extra, metrics)), grads = gradient(learnt)
@@ -157,6 +160,7 @@ class Step:
             self.mesh.size,
             fuller=source.plan.ample / rows,
             more_passes=2 * passes if can_divide else 0,
+            more_chunks=2 * self.config.run.cache_chunks if system.encodes_rows else 0,
         )
 
     def __call__(
@@ -200,11 +204,11 @@ def make_step(
     loss = system.loss(recorded_start, mesh, dropout=dropout)
     return Step(
         mesh=mesh,
-        cut=step_cut(mesh, run.passes),
+        cut=step_cut(mesh, run.passes, run.cache_chunks),
         parts=parts,
         like=like,
         optimizer=optimizer,
         lazy=lazy,
-        jitted=_make_train_step(loss, optimizer, parts, lazy, like),
+        jitted=_make_train_step(loss, optimizer, parts, lazy, like, run),
         config=config,
     )

@@ -14,7 +14,6 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
-    NamedTuple,
     Self,
     TypeVar,
 )
@@ -81,15 +80,22 @@ class Part:
             )
 
 
-class StepKey(NamedTuple):
-    """The place in the run at which a loss is computed; with the seed it determines all
-    randomness.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StepKey:
+    """The place in the run at which a loss is computed, and what is computed twice to save memory.
+
+    With the seed the place determines all randomness.
     """
 
     step: jax.Array
     """int32 scalar, the steps that were taken before this one."""
     number: jax.Array
     """int32 scalar, which of the step's passes it is."""
+    chunks: int = dataclasses.field(default=1, metadata={"static": True})
+    """`RunConfig.cache_chunks`."""
+    remat: str = dataclasses.field(default="none", metadata={"static": True})
+    """`RunConfig.remat`."""
 
 
 # (params, extra, batch of one pass, step key) -> (mean loss over the pass, (extra, metrics)).
@@ -170,6 +176,8 @@ class System(abc.ABC):
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""
+    encodes_rows: ClassVar[bool] = False
+    """Whether its loss encodes packed rows with a BERT, as `StepKey.chunks` and `remat` say."""
     init_needs_extra: ClassVar[bool] = False
     """Whether `init_from_run` needs the other run's `extra`."""
     scored: ClassVar[tuple[str, ...]] = ()
@@ -193,6 +201,15 @@ class System(abc.ABC):
     @abc.abstractmethod
     def terms(self) -> int:
         """The number of terms of a step, by which speed is measured."""
+
+    def flops(self, recorded_start: Any, lengths: np.ndarray) -> float:
+        """Floating-point operations that a step needs at least, forward and backward; 0: unknown.
+
+        Args:
+            recorded_start: of `load_initial`.
+            lengths: int, tokens of each term of the step.
+        """
+        return 0.0
 
     @property
     def arithmetic(self) -> str:
@@ -436,6 +453,12 @@ class RunConfig:
     passes: int = 1
     """Gradient accumulation in so many parts of a step, for less memory; it must divide the groups
     of a step. Raise it if there is too little memory."""
+    cache_chunks: int = 1
+    """Encode the rows of a pass in so many chunks, twice each, for less memory where a group is
+    large (GradCache): once for the loss of all vectors, once for the gradients."""
+    remat: Literal["none", "layers", "dots"] = "none"
+    """What the backward pass computes again, for less memory: nothing; each layer of the encoder,
+    of which only the input is kept; or all but the layers' products with weights (dots)."""
     rows: int = 0
     """Packed rows to provide for the fullest block; 0: planned from the dataset."""
     shard_encoder: bool = False
@@ -458,16 +481,38 @@ class RunConfig:
     """Let a run continue to more --steps than it was started with. The schedule is recomputed for
     the new length, so with --schedule linear the learning rate jumps up."""
     track: Literal["none", "wandb", "mlflow"] = "none"
-    """Also send metrics to this service; needs pip install wandb or mlflow."""
+    """Also send metrics to this service; needs pip install wandb or mlflow. Its files lie in the
+    folder of the run."""
+    profile: str = ""
+    """Trace these steps, as 10:15 for six of them: what the devices do and when, for TensorBoard
+    and Perfetto, in the run's folder tensorboard."""
+    peak_tflops: float = 0.0
+    """TFLOP/s of one device at most, of which `mfu` is the share that is used; 0: as its maker says
+    (bfloat16), where it is known."""
     quiet: bool = False
     """Print only warnings and errors."""
 
+    @property
+    def profiled(self) -> range:
+        """The steps that are traced; BadInput for anything but FIRST:LAST."""
+        if not self.profile:
+            return range(0)
+        first, colon, last = self.profile.partition(":")
+        numbers = [int(part) if part.isdecimal() else 0 for part in (first, last)]
+        if not colon or not 1 <= numbers[0] <= numbers[1]:
+            raise BadInput(
+                f"--profile is {self.profile!r}; expected FIRST:LAST, two steps such as 10:15"
+            )
+        return range(numbers[0], numbers[1] + 1)
+
 
 # The least values of numbers above.
-_LEAST = dict.fromkeys(("passes", "log_steps", "save_steps", "eval_terms"), 1) | dict.fromkeys(
+_LEAST = dict.fromkeys(
+    ("passes", "cache_chunks", "log_steps", "save_steps", "eval_terms"), 1
+) | dict.fromkeys(
     (
         *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
-        *("rows", "eval_steps", "save_minutes", "restore_step", "keep"),
+        *("rows", "eval_steps", "save_minutes", "restore_step", "keep", "peak_tflops"),
         *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
     ),
     0,
@@ -494,6 +539,11 @@ class Config(Generic[S]):
         if not optimizer.epochs:  # else the data says how long it is
             optimizer.check_warmup()
         self.system.validate(optimizer)
+        if run.profiled and not optimizer.epochs and run.profiled[-1] > optimizer.steps:
+            raise BadInput(
+                f"--profile is {run.profile} and --steps is {optimizer.steps}: the run ends "
+                "before; give steps that it has"
+            )
         for settings in (optimizer, run, self.system):
             _check_numbers(settings)
         if self.system.best is not None and not run.eval_steps:
@@ -504,8 +554,16 @@ class Config(Generic[S]):
         if self.system.whole and run.passes > 1:
             raise BadInput(
                 f"--passes is {run.passes}, but the loss of {self.system.name} needs the whole "
-                "batch at once; give --passes 1 and, if memory is short, more devices or fewer "
-                "--pairs"
+                "batch at once; give --passes 1 and, if memory is short, --cache-chunks, more "
+                "devices or fewer --pairs"
+            )
+        if not self.system.encodes_rows and (run.cache_chunks, run.remat) != (1, "none"):
+            flag = f"--cache-chunks is {run.cache_chunks}"
+            if run.cache_chunks == 1:
+                flag = f"--remat is {run.remat}"
+            raise BadInput(
+                f"{flag}, but {self.system.name} trains no BERT, whose layers these flags compute "
+                "twice; leave it out"
             )
 
 

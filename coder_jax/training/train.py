@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import numpy as np
 
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.devices.hosts import barrier, first_decides, is_first, log, must_agree
-from coder_jax.devices.mesh import devices_in_words
+from coder_jax.devices.mesh import devices_in_words, peak_gigabytes, peak_tflops
 from coder_jax.training.checkpoints import Checkpoints, newest_step
-from coder_jax.training.metrics import MetricsLog, scores_in_words, tracking
+from coder_jax.training.metrics import BOARD, MetricsLog, Profile, scores_in_words, tracking
 from coder_jax.training.refresh import Refresh
 from coder_jax.training.run_folder import (
     RunFiles,
@@ -52,6 +53,23 @@ from data_pipeline.process import BadInput, Stopped
 # Log intervals: mean metrics of their steps, speed and health.
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Pace:
+    """What a run's speed is judged by.
+
+    Attributes:
+        flops: of `System.flops`, of this host's terms of a step.
+        share: of all terms of a step that are this host's.
+        devices: of all hosts.
+        peak: TFLOP/s of one device at most; 0 if it is not known.
+    """
+
+    flops: Callable[[np.ndarray], float] = lambda lengths: 0.0
+    share: float = 1.0
+    devices: int = 1
+    peak: float = 0.0
+
+
 class _Window:
     """The steps between two lines of the log: their mean metrics, speed and health.
 
@@ -61,17 +79,24 @@ class _Window:
         terms: terms in a step.
         schedule: step -> learning rate.
         safe: where the last good state is, for the message about a loss that is not finite.
+        pace: by which its speed is judged.
     """
 
-    def __init__(self, terms: int, schedule: Callable[[int], Any], safe: str):
+    def __init__(
+        self, terms: int, schedule: Callable[[int], Any], safe: str, pace: _Pace | None = None
+    ):
         self.terms, self.schedule, self.safe = terms, schedule, safe
+        self.pace = pace or _Pace()
         self.under_way: tuple[int, dict[str, jax.Array]] | None = None
-        self._restart()
+        self.compiled = 0.0
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Begin a new window: what was before the call does not count."""
         self.began, self.waited, self.pause = time.monotonic(), 0.0, 0.0
         self.fetched: list[dict[str, float]] = []
         self.fills: list[float] = []
+        self.tokens, self.flops = 0, 0.0
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -87,11 +112,23 @@ class _Window:
         yield
         self.pause += time.monotonic() - began
 
-    def add(self, step: int, metrics: dict[str, jax.Array], *, fill: float) -> None:
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Time in this block is that of compilations."""
+        with self.paused():
+            began = time.monotonic()
+            yield
+            self.compiled += time.monotonic() - began
+
+    def add(
+        self, step: int, metrics: dict[str, jax.Array], *, fill: float, lengths: np.ndarray
+    ) -> None:
         """Record a step that was just started, and fetch the metrics of the one before."""
         self.check()
         self.under_way = step, metrics
         self.fills.append(fill)
+        self.tokens += int(lengths.sum())
+        self.flops += self.pace.flops(lengths)
 
     def check(self) -> None:
         """Fetch outstanding metrics.
@@ -115,7 +152,12 @@ class _Window:
         self.fetched.append(values)
 
     def close(self) -> dict[str, float]:
-        """The means over the window, which then starts anew."""
+        """The means over the window, its speed and what it used; then it starts anew.
+
+        `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding, where
+        terms are packed. `tflop_per_s`: of one device, where the operations are known; `mfu`: their
+        share of its peak. `peak_memory_gb`, `compile_s`: since the process began.
+        """
         step = self.under_way[0] if self.under_way else 0
         self.check()
         seconds = max(time.monotonic() - self.began - self.pause, 1e-9)
@@ -128,8 +170,18 @@ class _Window:
             "terms_per_s": self.terms * len(self.fetched) / seconds,
             "fill": float(np.mean(self.fills)),
             "data_wait": self.waited / seconds,
+            "step_seconds": seconds,
+            "compile_s": self.compiled,
+            "peak_memory_gb": peak_gigabytes(),
         }
-        self._restart()
+        if self.tokens:
+            values["tokens_per_s"] = self.tokens / self.pace.share / seconds
+        rate = self.flops / self.pace.share / self.pace.devices / seconds / 1e12
+        if rate:
+            values["tflop_per_s"] = rate
+        if rate and self.pace.peak:
+            values["mfu"] = rate / self.pace.peak
+        self.restart()
         return values
 
 
@@ -164,6 +216,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             there stay as they are.
     """
     # ---- Config: must be the same on all hosts ----
+    began = time.time()
     config = dataclasses.replace(
         config,
         system=config.system.resolved().resolved_for(source),
@@ -186,8 +239,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
         if saved is None:
             if run.extend:
                 raise BadInput(f"--extend: there is no run in {files.name}; see to --out")
-            began, initial = load_start(config, source)
-            saved = current = identity(to_json(config), source.identity, began)
+            start, initial = load_start(config, source)
+            saved = current = identity(to_json(config), source.identity, start)
         else:
             current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
@@ -212,7 +265,21 @@ def train(config: Config, source: BatchSource) -> RunResult:
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
         log(overview(step_of_run.like, step_of_run.parts))
         log(_run_in_a_line(config))
-        log(step_of_run.compile(source, source.plan.sizes[0]))
+        cut = source.cut
+        window = _Window(
+            system.terms,
+            learning_rate(config.optimizer),
+            f"checkpoints in {files.name}",
+            _Pace(
+                flops=partial(system.flops, recorded_start),
+                share=((cut.last or cut.blocks) - cut.first) / cut.blocks,
+                devices=step_of_run.mesh.size,
+                peak=run.peak_tflops or peak_tflops(),
+            ),
+        )
+        with window.compiling():
+            needed = step_of_run.compile(source, source.plan.sizes[0])
+        log(f"{needed}; compiled in {window.compiled:.0f} s")
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
         # What is opened last is closed first: a slow service must not keep a checkpoint waiting.
@@ -251,11 +318,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
         # ---- Evaluation and tracking of the run ----
         metrics_log = opened.enter_context(
-            contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker))
+            contextlib.closing(MetricsLog(files.folder, first_step, steps, tracker, began))
         )
-        window = _Window(
-            system.terms, learning_rate(config.optimizer), f"checkpoints in {files.name}"
-        )
+        profile = opened.enter_context(Profile(files.folder / BOARD, run.profiled))
         clock = SaveClock(run.save_minutes)
         feed = Feed(step_of_run.mesh, clock)
         refresh = Refresh(system, files, step_of_run.mesh, recorded_start)
@@ -307,12 +372,12 @@ def train(config: Config, source: BatchSource) -> RunResult:
             """Save the state after a step."""
             nonlocal notes
             window.check()
-            outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
-            notes = msgspec.structs.replace(notes, proof=outputs)
-            files.publish()  # before: what a checkpoint goes on from is there with it
-            checkpoints.save(
-                step, state.params, state.rest, identity=this_run, notes=msgspec.to_builtins(notes)
-            )
+            with window.paused():
+                outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
+                notes = msgspec.structs.replace(notes, proof=outputs)
+                files.publish()  # before: what a checkpoint goes on from is there with it
+                contents = msgspec.to_builtins(notes)
+                checkpoints.save(step, state.params, state.rest, identity=this_run, notes=contents)
             clock.restart()
 
         # ---- Before the first step: the scores that curves begin with ----
@@ -324,6 +389,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
 
         # ---- Loop ----
         batches: Iterator[Fed] = iter(())
+        window.restart()
         for step in range(first_step + 1, steps + 1):
             if step - 1 == first_step or refresh.due(step - 1):
                 with window.paused():
@@ -334,13 +400,22 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 fed = next(batches)
             if fed.rows not in step_of_run.compiled:
                 try:
-                    with window.paused():
+                    with window.compiling():
                         step_of_run.compile(source, fed.rows)
                 except BadInput:  # it does not fit: what was learnt so far is kept
                     save(step - 1, state)
                     raise
-            state, metrics = step_of_run(state, fed.batch, fed.rows)
-            window.add(step, metrics, fill=fed.fill)
+            if profile.begins(step):
+                window.check()  # the step before is no part of it
+                with window.paused():
+                    profile.start()
+            with jax.profiler.StepTraceAnnotation("train", step_num=step):
+                state, metrics = step_of_run(state, fed.batch, fed.rows)
+            window.add(step, metrics, fill=fed.fill, lengths=fed.lengths)
+            if profile.ends(step):
+                window.check()
+                with window.paused():
+                    metrics_log.log(profile.stop())
             metrics_log.show(step)
             last = step == steps
             if last:
@@ -348,7 +423,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if step % run.log_steps == 0 or last:
                 values = window.close()
                 metrics_log.write(step, values)
-                metrics_log.show(step, {name: values[name] for name in ("loss", "terms_per_s")})
+                shown = ("loss", "terms_per_s", "mfu")
+                metrics_log.show(step, {name: values[name] for name in shown if name in values})
             evaluated = score is not None and (step % run.eval_steps == 0 or last)
             if evaluated:
                 scores = evaluate(step, state)

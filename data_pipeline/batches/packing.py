@@ -148,6 +148,20 @@ def pack_rows(
     return {name: array.reshape(blocks * rows, row_length) for name, array in packed.items()}
 
 
+def packed_lengths(batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """int [N]: the tokens of each term in packed rows, in the order of the rows; none without rows.
+
+    Args:
+        batch: with `positions` and `segments` of `pack_rows`, of any dimensions.
+    """
+    if "segments" not in batch:
+        return np.zeros(0, np.int64)
+    segments = batch["segments"]
+    ends = segments > 0
+    ends[..., :-1] &= segments[..., :-1] != segments[..., 1:]
+    return batch["positions"][ends].astype(np.int64) + 1
+
+
 def plan_rows(
     lengths_SGN: np.ndarray,
     spec: StepSpec,

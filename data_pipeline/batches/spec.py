@@ -60,8 +60,9 @@ def check_passes(groups: int, passes: int, blocks: int = 1) -> None:
         raise BadInput(
             f"{found}: gradient accumulation takes a step apart by its groups, and one group "
             "cannot be divided, as its loss compares all its terms with each other; leave "
-            "--passes out. If memory is short: a smaller batch (--triplets, --pairs or --terms, as "
-            "the recipe has it), more devices with --shard-encoder, or several smaller groups"
+            "--passes out. If memory is short: --cache-chunks, more devices with --shard-encoder, "
+            "a smaller batch (--triplets, --pairs or --terms, as the recipe has it), or several "
+            "smaller groups"
         )
     over = f" on {blocks} blocks of devices" if blocks > 1 else ""
     raise BadInput(
@@ -228,7 +229,8 @@ class StepCut:
     blocks: int = 1
     """B, parts of a pass that lie side by side on the devices of all hosts."""
     row_multiple: int = 1
-    """The rows of a block are a multiple of this: the devices that share a block."""
+    """The rows of a block are a multiple of this: the devices that share a block, times the chunks
+    in which each encodes its rows."""
     first: int = 0
     """This host's first block."""
     last: int | None = None

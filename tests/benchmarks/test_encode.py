@@ -10,10 +10,9 @@ from quick_benchmark import quicken
 
 from benchmarks import encode
 from benchmarks.encode_peer import Variant, variants
-from benchmarks.encoder_flops import encoder_flops
 from benchmarks.rounds import alternate, medians
 from coder_jax.encoding.readers import ONNX_FILES
-from coder_jax.models.bert_config import BertConfig
+from coder_jax.models.bert_config import BertConfig, encoder_flops
 from coder_jax.models.modernbert import ModernBertConfig
 from data_pipeline.process import BadInput
 

@@ -187,7 +187,8 @@ def newest(out: Path) -> int:
 
 
 # What metrics say of the machine, not of the run.
-CHANCE = {"seconds", "time", "terms_per_s", "data_wait"}
+CHANCE = {"seconds", "time", "terms_per_s", "tokens_per_s", "tflop_per_s", "data_wait"}
+CHANCE |= {"step_seconds", "goodput", "compile_s", "peak_memory_gb"}
 
 
 def assert_nothing_lost(out, checkpoints=99):

@@ -420,7 +420,7 @@ class MLNormSystem(EncoderSystem):
         seed = self.batch.seed if dropout else None
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
-            bert = merge_encoder(graph, params["encoder"])
+            bert = merge_encoder(graph, params["encoder"], step_key.remat)
             if self.jitters and seed is not None:
                 ids = token_ids(batch, step_key, seed)
                 batch = _jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
@@ -507,6 +507,7 @@ class MLNormClassesSystem(EncoderSystem):
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
+    encodes_rows: ClassVar[bool] = False
     scored: ClassVar[tuple[str, ...]] = ()  # all
     init_needs_extra: ClassVar[bool] = True
 

@@ -356,7 +356,7 @@ class RecallSystem(EncoderSystem):
         seed = self.batch.seed if dropout else None
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
-            bert = merge_encoder(graph, params["encoder"])
+            bert = merge_encoder(graph, params["encoder"], step_key.remat)
 
             def read(rows: list[jax.Array], ids: jax.Array | None, terms: int) -> Any:
                 tokens, positions, segments = rows
@@ -560,7 +560,7 @@ class RankSystem(EncoderSystem):
         number, after = len(recorded_start.keyword_kinds), self.mask == "after"
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
-            bert = merge_encoder(graph, params["encoder"])
+            bert = merge_encoder(graph, params["encoder"], step_key.remat)
 
             def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
                 tokens, positions, segments, kinds, types = rows

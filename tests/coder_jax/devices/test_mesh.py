@@ -52,6 +52,46 @@ def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, h
     )
 
 
+def test_a_group_that_cannot_be_divided_can_be_encoded_in_chunks(monkeypatch):
+    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB - 1)
+    sizes = {"argument": _GIB, "output": _GIB, "alias": _GIB, "temp": 3 * _GIB}
+    found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
+    program = types.SimpleNamespace(memory_analysis=lambda: found)
+    with pytest.raises(BadInput, match="this does not fit.*--cache-chunks 2"):
+        check_memory(program, devices=1, more_chunks=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [
+        ("TPU v5 lite", 197),
+        ("TPU v5", 459),
+        ("TPU v6 lite", 918),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H200", 989),
+        ("NVIDIA L4", 121),
+        ("NVIDIA L40", 0),
+        ("cpu", 0),
+    ],
+)
+def test_the_peak_of_a_device_is_known_by_its_name(monkeypatch, kind, peak):
+    device = types.SimpleNamespace(device_kind=kind)
+    monkeypatch.setattr(mesh.jax, "local_devices", lambda: [device])
+    assert mesh.peak_tflops() == peak
+
+
+def test_the_memory_is_that_of_the_fullest_device_or_of_the_process(monkeypatch):
+    assert 0.05 < mesh.peak_gigabytes() < 500  # of this process
+    devices = [
+        types.SimpleNamespace(memory_stats=lambda peak=peak: {"peak_bytes_in_use": peak})
+        for peak in (3 * 10**9, 5 * 10**9)
+    ]
+    monkeypatch.setattr(mesh.jax, "local_devices", lambda: devices)
+    assert mesh.peak_gigabytes() == 5.0
+
+
 def test_a_compiler_that_says_nothing_is_believed():
     program = types.SimpleNamespace(memory_analysis=lambda: None)
     assert "does not say" in check_memory(program, devices=2)

@@ -46,6 +46,44 @@ def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
         assert timedelta(0) <= age < timedelta(minutes=5), "the time is that of the day, in UTC"
 
 
+def test_goodput_is_the_share_of_steps_in_all_the_time_since_the_run_began(tmp_path, monkeypatch):
+    """30 s of steps in 50; a stop, lost steps and a start take 50 more; then 20 s of steps in 20.
+
+    The second process takes step 20 again: its line counts in place of the first one's.
+    """
+    now = [1000.0]
+    monkeypatch.setattr(metrics_module.time, "time", lambda: now[0])
+    monkeypatch.setattr(metrics_module, "datetime", _Clock(now))
+
+    def write(log, step, at, seconds):
+        now[0] = at
+        log.write(step, {"step_seconds": seconds})
+
+    log = MetricsLog(tmp_path, 0, 30, began=1000.0)
+    write(log, 10, 1050.0, 30.0)
+    write(log, 20, 1070.0, 15.0)
+    log.close()
+    now[0] = 1100.0
+    log = MetricsLog(tmp_path, 10, 30, began=1090.0)
+    write(log, 20, 1120.0, 20.0)
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["step_seconds"]) for line in lines] == [(10, 30.0), (20, 50.0)]
+    assert [line["goodput"] for line in lines] == pytest.approx([30 / 50, 50 / 120])
+
+
+class _Clock:
+    """`datetime` whose now is that of a list."""
+
+    fromisoformat = staticmethod(datetime.fromisoformat)
+
+    def __init__(self, now):
+        self.time = now
+
+    def now(self, zone):
+        return datetime.fromtimestamp(self.time[0], zone)
+
+
 def test_the_bar_moves_with_each_step_and_keeps_what_stands_beside_it(
     tmp_path, monkeypatch, capsys
 ):
@@ -157,7 +195,7 @@ def test_lines_after_the_checkpoint_are_dropped(tmp_path):
     path.write_text(
         '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n{"step": 6}\n{"step": 8, "lo'
     )
-    assert _keep_lines_until(path, 4) == 2.5
+    assert _keep_lines_until(path, 4)[-1]["seconds"] == 2.5
     assert path.read_text() == '{"step": 2, "seconds": 1.5}\n{"step": 4, "seconds": 2.5}\n'
 
 
@@ -194,7 +232,8 @@ def wandb(monkeypatch):
 
     module.init, module.run = init, run
     monkeypatch.setitem(sys.modules, "wandb", module)
-    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    for name in ("WANDB_PROJECT", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
     return module
 
 
@@ -204,7 +243,8 @@ def mlflow(monkeypatch):
     info = types.SimpleNamespace(run_id="m1")
     module.active_run = lambda: types.SimpleNamespace(info=info)
     monkeypatch.setitem(sys.modules, "mlflow", module)
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    for name in ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
     return module
 
 
@@ -225,6 +265,7 @@ def test_wandb_gets_the_metrics_and_the_same_run_goes_on(wandb, tmp_path):
     a_run("wandb", tmp_path)
     a_run("wandb", tmp_path)
     begun = {"project": "coder_jax", "resume": "allow", "name": "runs/x", "config": CONFIG}
+    begun |= {"dir": str(tmp_path)}
     assert wandb.calls == [("init", begun | {"id": None}), ("init", begun | {"id": "w1"})]
     sent = [without_seconds(call[1]) for call in wandb.run.calls if call[0] == "log"]
     assert sent[:2] == [{"step": 2, "loss": 0.5}, {"step": 2, "eval/heldout/acc@1": 0.25}]
@@ -232,9 +273,10 @@ def test_wandb_gets_the_metrics_and_the_same_run_goes_on(wandb, tmp_path):
     assert wandb.run.calls[-1] == ("finish", {"exit_code": 0})
 
 
-def test_mlflow_gets_the_metrics_and_the_same_run_goes_on(mlflow, tmp_path):
+def test_mlflow_gets_the_metrics_and_the_same_run_goes_on(mlflow, tmp_path, monkeypatch):
     a_run("mlflow", tmp_path)
-    assert mlflow.calls[:3] == [
+    assert mlflow.calls[:4] == [
+        ("set_tracking_uri", f"sqlite:///{tmp_path}/mlflow.db", {}),
         ("set_experiment", "coder_jax", {}),
         ("start_run", {"run_name": "runs/x"}),
         ("log_params", {"recipe": "small", "optimizer.steps": 6}, {}),
@@ -247,7 +289,13 @@ def test_mlflow_gets_the_metrics_and_the_same_run_goes_on(mlflow, tmp_path):
     assert mlflow.calls[-1] == ("end_run", "FINISHED", {})
     mlflow.calls.clear()
     a_run("mlflow", tmp_path)
-    assert mlflow.calls[0] == ("start_run", {"run_id": "m1"})
+    assert mlflow.calls[0] == ("start_run", {"run_id": "m1"}), "it began in no file of the run"
+    (tmp_path / "mlflow.db").touch()
+    a_run("mlflow", tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+    a_run("mlflow", tmp_path)
+    places = [call[1] for call in mlflow.calls if call[0] == "set_tracking_uri"]
+    assert places == [f"sqlite:///{tmp_path}/mlflow.db"]
 
 
 def test_both_know_the_run_by_its_id(wandb, mlflow, tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tiny_bert import TERMS, write_model
 from tiny_ontology import write_ontology
+from training_process import CHANCE
 
 pytest.importorskip("s3fs", reason="s3fs is not installed (see requirements-cloud.txt)")
 pytest.importorskip("moto", reason="moto is not installed (see requirements-test.txt)")
@@ -133,9 +134,8 @@ def wait_for(happens, process) -> None:
 
 def lines(folder: Path) -> list[dict]:
     """Of metrics.jsonl, without what depends on time."""
-    timed = ("seconds", "time", "terms_per_s", "data_wait")
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in timed} for line in found]
+    return [{name: value for name, value in line.items() if name not in CHANCE} for line in found]
 
 
 def names_at(url: str) -> set[str]:

@@ -17,17 +17,28 @@ from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert, read_config
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
+from coder_jax.systems.coderpp import CoderPlusPlusSystem
 from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig, _dropout_ids
 from coder_jax.systems.group_losses import StartOfGroups
+from coder_jax.systems.sapbert import SapBertSystem
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.batch_maker import BatchMaker
-from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.batches.spec import BatchSpec, NeighbourSpec
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
 MODEL = ModelConfig(dtype="float32")
 CODER = CoderSystem(model=MODEL, batch=SPEC, relation_noise=0.1, relation_update="dense")
+SAPBERT = SapBertSystem(
+    model=MODEL, batch=dataclasses.replace(SPEC, draw="pairs", triplets=8, repeats=1)
+)
+PLUSPLUS = CoderPlusPlusSystem(
+    model=MODEL,
+    batch=NeighbourSpec(**dataclasses.asdict(SPEC), mined_share=0.0),
+    mu=1.0,
+    relation_noise=0.1,
+)
 V1 = CoderV1System(
     model=MODEL,
     batch=dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True),
@@ -35,7 +46,12 @@ V1 = CoderV1System(
     type_weight=0.5,
 )
 CONFIG = OptimizerConfig(steps=10, learning_rate=1e-3, warmup_steps=2, eps=1e-3)
+DEEP = dataclasses.replace(TINY, num_layers=12, initializer_range=0.1)
 MODERN = read_config(SIZES | {"model_type": "modernbert", "pad_token_id": 3}).with_dropout(0.1)
+
+
+def with_model(**changes):
+    return dataclasses.replace(CODER, model=dataclasses.replace(MODEL, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +69,13 @@ def initial(model=TINY):
     )
 
 
-def step_of(system, *, devices=1, passes=1, shard_encoder=False, dropout=True, model=TINY):
-    """The step of a system on some devices, and the state before it."""
+def step_of(system, *, devices=1, dropout=True, model=TINY, **how):
+    """The step of a system on some devices, and the state before it; `how` is of `RunConfig`."""
     config = Config(
         recipe="test",
         system=system,
         optimizer=CONFIG,
-        run=RunConfig(passes=passes, shard_encoder=shard_encoder),
+        run=RunConfig(**how),
     )
     encoder = EncoderOfRun(config=model.to_hf(), pooler=model.pooled, license=None)
     about = StartOfGroups(encoder=encoder, relations=5, types=4)
@@ -86,10 +102,6 @@ def run(dataset, system=CODER, *, steps=3, **how):
     for behind in state.row_steps.values():
         assert int(behind.max()) == steps
     return history, jax.device_get(step.lazy.settled(state).params)
-
-
-def with_model(**changes):
-    return dataclasses.replace(CODER, model=dataclasses.replace(MODEL, **changes))
 
 
 def assert_same_run(got, want):
@@ -123,6 +135,66 @@ def test_devices_and_passes_change_nothing(
     monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
     again = run(dataset, devices=devices, passes=passes, shard_encoder=shard_encoder)
     assert_same_run(again, plain)
+
+
+@pytest.mark.parametrize(
+    ("devices", "how"),
+    [
+        (1, {"cache_chunks": 3, "remat": "layers"}),
+        pytest.param(1, {"cache_chunks": 2, "passes": 2}, marks=pytest.mark.slow),
+        pytest.param(8, {"cache_chunks": 2, "passes": 4, "remat": "dots"}, marks=pytest.mark.slow),
+        pytest.param(3, {"cache_chunks": 4, "shard_encoder": True}, marks=pytest.mark.slow),
+        pytest.param(1, {"remat": "layers"}, marks=pytest.mark.slow),
+        pytest.param(1, {"remat": "dots"}, marks=pytest.mark.slow),
+    ],
+)
+def test_neither_chunks_nor_remat_change_anything(dataset, plain, devices, how, monkeypatch):
+    """With dropout; 8 devices in 4 passes: four share a block, and each has rows of each chunk."""
+    monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
+    assert_same_run(run(dataset, devices=devices, **how), plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{"cache_chunks": 3}, {"remat": "layers"}, {"remat": "dots"}])
+@pytest.mark.parametrize("model", [DEEP, MODERN], ids=["12 layers", "ModernBERT"])
+def test_nor_in_other_encoders(dataset, model, how):
+    again = run(dataset, model=model, steps=1, **how)
+    assert_same_run(again, run(dataset, model=model, steps=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "system",
+    [V1, SAPBERT, PLUSPLUS, with_model(pooling="mean"), with_model(pooling="pooler")],
+    ids=["v1", "sapbert", "coderpp", "mean", "pooler"],
+)
+def test_nor_in_other_losses_and_poolings(dataset, system):
+    assert_same_run(run(dataset, system, cache_chunks=3), run(dataset, system))
+
+
+@pytest.mark.slow
+def test_nor_in_bfloat16_but_for_its_rounding(dataset):
+    """Gradients of weights are summed in float32 over chunks, and in one product without them."""
+    system = with_model(dtype="bfloat16")
+    (plain, _), (again, _) = (
+        run(dataset, system, steps=1, **how) for how in ({}, {"cache_chunks": 3, "remat": "layers"})
+    )
+    assert again[0]["loss"] == plain[0]["loss"]
+    assert again[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_what_chunks_save(dataset):
+    """Memory beside state and batch, as the compiler plans it."""
+    system = dataclasses.replace(CODER, batch=dataclasses.replace(SPEC, groups=1, triplets=64))
+    planned = []
+    for chunks in (1, 4, 16):
+        step, _ = step_of(system, cache_chunks=chunks)
+        maker = BatchMaker(dataset, system.batch, step.cut)
+        step.compile(maker, maker.plan.ample)
+        analysis = step.compiled[maker.plan.ample].memory_analysis()
+        planned.append(analysis.temp_size_in_bytes)
+    assert planned[1] < planned[0] / 2 and planned[2] < planned[1]
 
 
 @pytest.mark.slow

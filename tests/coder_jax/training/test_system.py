@@ -296,7 +296,13 @@ def test_help_explains_every_flag(capsys):
         (["--mu", "-3"], "--mu is -3.0; expected 0 or more"),
         (["--relation.margin", "inf"], "--relation.margin is inf; expected a finite number"),
         (["--passes", "0"], "--passes is 0; expected 1 or more"),
+        (["--cache-chunks", "0"], "--cache-chunks is 0; expected 1 or more"),
         (["--rows", "-1"], "--rows is -1; expected 0 or more"),
+        (["--profile", "10"], "--profile is '10'; expected FIRST:LAST, two steps such as 10:15"),
+        (["--profile", "9:7"], "--profile is '9:7'; expected FIRST:LAST"),
+        (["--profile", "0:7"], "--profile is '0:7'; expected FIRST:LAST"),
+        (["--steps", "30", "--profile", "9:31"], "is 9:31 and --steps is 30: the run ends before"),
+        (["--peak-tflops", "-1"], "--peak-tflops is -1.0; expected 0 or more"),
         (["--eval-steps", "-3"], "--eval-steps is -3; expected 0 or more"),
         (["--learning-rate", "nan"], "--learning-rate is nan; expected a finite number"),
         (["--eps", "inf"], "--eps is inf; expected a finite number"),
@@ -310,6 +316,16 @@ def test_help_explains_every_flag(capsys):
 def test_messages(flags, message):
     with pytest.raises(BadInput, match=message):
         parse(["--recipe", "small", *flags]).validate()
+
+
+@pytest.mark.parametrize("recipe", ["bne", "mlnorm_classes"])
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [(["--cache-chunks", "2"], "--cache-chunks is 2"), (["--remat", "dots"], "--remat is dots")],
+)
+def test_without_a_bert_nothing_is_computed_twice(recipe, flags, found):
+    with pytest.raises(BadInput, match=f"{found}, but .* trains no BERT"):
+        parse(["--recipe", recipe, *flags]).validate()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 import copy
 import dataclasses
 import errno
+import gzip
+import json
 import math
 import os
 import signal
+import time
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +29,9 @@ from coder_jax.evaluation.normalization import (
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import read_params
 from coder_jax.training.run_folder import read_run_identity
-from coder_jax.training.train import _Window, train
+from coder_jax.training.train import _Pace, _Window, train
+from data_pipeline.batches.batch_maker import BatchMaker
+from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput, Stopped, _stop_when_asked, poll
 
@@ -56,6 +61,29 @@ def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp
     ]
     # The window of steps 3 and 4 was cut by the stop; the others are the same.
     assert losses[0][6] == losses[1][6] and losses[0][2] == losses[1][2]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_one_device")
+def test_so_it_is_with_chunks_and_remat_and_a_run_may_change_them(
+    model, source, straight, tmp_path
+):
+    how = {"cache_chunks": 2, "remat": "layers"}
+    chunked = BatchMaker(source.dataset, source.spec, StepCut(row_multiple=2))
+    train(config(model, tmp_path / "whole", **how), chunked)
+    for out, then, batches in ((tmp_path / "again", how, chunked), (tmp_path / "b", {}, source)):
+        with pytest.raises(ConnectionError):
+            train(config(model, out, **how), Stops(chunked, after=4))
+        train(config(model, out, **then), batches)
+    again = read_params(tmp_path / "again", 6)
+    assert_same_parameters(again, read_params(tmp_path / "whole", 6))
+    for path in (tmp_path / "whole", tmp_path / "b"):
+        for line, wanted in zip(lines_of(path / "metrics.jsonl"), _lines(straight), strict=True):
+            assert line["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
+def _lines(out):
+    return [line for line in lines_of(out / "metrics.jsonl") if "loss" in line]
 
 
 @pytest.mark.usefixtures("on_one_device")
@@ -149,13 +177,49 @@ def test_metrics_hold_what_is_promised(straight):
     names = "loss loss_term loss_relation mined_positives mined_negatives grad_norm learning_rate"
     for line in lines:
         if "loss" in line:
-            for name in [*names.split(), "terms_per_s", "fill", "data_wait"]:
+            for name in [*names.split(), "terms_per_s", "tokens_per_s", "fill", "data_wait"]:
                 assert math.isfinite(line[name]), name
+            for name in ("tflop_per_s", "step_seconds", "compile_s", "peak_memory_gb"):
+                assert line[name] > 0, name
+            assert 0 < line["goodput"] < 1 and "mfu" not in line, "a CPU's peak is not known"
             assert 0.3 < line["fill"] <= 1 and 0 <= line["data_wait"] <= 1
             norms = [line["grad_norm/encoder"], line["grad_norm/relations"]]
             assert min(norms) > 0 and line["grad_norm"] == pytest.approx(np.hypot(*norms), rel=0.1)
     assert [line["step"] for line in lines if "eval" in line] == [0, 3, 6]
     assert list((straight / "tensorboard").glob("events.*"))
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_the_time_of_checkpoints_is_no_time_of_steps(model, source, tmp_path, monkeypatch):
+    """Each takes an hour: steps are as fast as without them, and goodput says what was lost."""
+    hours, real, save = [], (time.monotonic, time.time), ocp.CheckpointManager.save
+
+    def slow(manager, *words, **named):
+        hours.append(3600.0)
+        return save(manager, *words, **named)
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: real[0]() + sum(hours))
+    monkeypatch.setattr(time, "time", lambda: real[1]() + sum(hours))
+    train(config(model, tmp_path / "run", save_steps=2, profile="3:4"), source)
+    lines = lines_of(tmp_path / "run" / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [2, 4, 6]
+    assert 0 < lines[-1]["step_seconds"] < 600 and lines[-1]["seconds"] > 7000
+    assert lines[0]["goodput"] > 0.01 > lines[-1]["goodput"]
+    assert lines[-1]["terms_per_s"] > 32 * 2 / 600
+    _check_trace(tmp_path / "run" / "tensorboard", steps=(3, 4))
+
+
+def _check_trace(folder, steps):
+    """The profile that TensorBoard's plugin and Perfetto open names these steps."""
+    (found,) = (folder / "plugins" / "profile").iterdir()
+    assert any(path.name.endswith(".xplane.pb") for path in found.iterdir())
+    with gzip.open(found / "perfetto_trace.json.gz", "rt") as file:
+        events = json.load(file)["traceEvents"]
+    numbers = {
+        int(event["args"]["step_num"]) for event in events if "step_num" in event.get("args", {})
+    }
+    assert numbers == set(steps)
 
 
 @pytest.mark.usefixtures("on_one_device")
@@ -309,6 +373,9 @@ def test_a_look_at_a_run_searches_the_gold_concepts_first():
 # The window of the log: means, rates, and the stop at a loss that is not finite.
 
 
+NONE = np.zeros(0, np.int64)
+
+
 def metrics(loss, grad_norm=1.0):
     return {"loss": jnp.float32(loss), "grad_norm": jnp.float32(grad_norm)}
 
@@ -318,12 +385,12 @@ def test_means_over_the_steps_of_a_window():
     for step, loss in enumerate([2.0, 4.0, 9.0], 1):
         with window.waiting():
             pass
-        window.add(step, metrics(loss), fill=0.1 * step)
+        window.add(step, metrics(loss), fill=0.1 * step, lengths=NONE)
     values = window.close()
     assert values["loss"] == pytest.approx(5.0) and values["fill"] == pytest.approx(0.2)
     assert values["learning_rate"] == pytest.approx(0.2)  # of the step that was taken at 2
     assert values["terms_per_s"] > 0 and 0 <= values["data_wait"] < 1
-    window.add(4, metrics(7.0), fill=1.0)
+    window.add(4, metrics(7.0), fill=1.0, lengths=NONE)
     assert window.close()["loss"] == pytest.approx(7.0)  # the first window is forgotten
 
 
@@ -333,13 +400,34 @@ def test_pauses_do_not_count(monkeypatch):
     window = _Window(100, lambda step: 0.0, "")
     with window.paused():
         pass
-    window.add(1, metrics(1.0), fill=1.0)
+    window.add(1, metrics(1.0), fill=1.0, lengths=NONE)
     assert window.close()["terms_per_s"] == pytest.approx(50.0)
+
+
+def test_what_a_step_is_worth(monkeypatch):
+    """Of four blocks one is this host's: 5 tokens and 3e12 operations a step, twice in 6 s."""
+    clock = iter([0.0, 1.0, 2.0, 3.0, 4.0])  # begins; a compilation from 1 to 4
+    monkeypatch.setattr("coder_jax.training.train.time.monotonic", lambda: next(clock, 9.0))
+    pace = _Pace(flops=lambda lengths: 1e12 * len(lengths), share=0.25, devices=8, peak=2.0)
+    window = _Window(100, lambda step: 0.0, "", pace)
+    with window.compiling():
+        pass
+    for step in (1, 2):
+        window.add(step, metrics(1.0), fill=1.0, lengths=np.array([1, 2, 2]))
+    values = window.close()
+    assert values["compile_s"] == 1.0 and values["step_seconds"] == pytest.approx(6.0)
+    assert values["tokens_per_s"] == pytest.approx(2 * 5 * 4 / 6)
+    assert values["tflop_per_s"] == pytest.approx(2 * 3 * 4 / 8 / 6)
+    assert values["mfu"] == pytest.approx(0.25)
+    assert values["peak_memory_gb"] > 0.1
+    unknown = _Window(100, lambda step: 0.0, "")
+    unknown.add(1, metrics(1.0), fill=1.0, lengths=NONE)
+    assert not {"mfu", "tflop_per_s", "tokens_per_s"} & unknown.close().keys()
 
 
 @pytest.mark.parametrize("bad", [metrics(float("nan")), metrics(1.0, float("inf"))])
 def test_a_step_that_is_not_finite_is_named_at_the_next(bad):
     window = _Window(256, lambda step: 1e-5, "checkpoints in runs/x")
-    window.add(7, bad, fill=1.0)
+    window.add(7, bad, fill=1.0, lengths=NONE)
     with pytest.raises(BadInput, match=r"step 7: .*1e-05.*checkpoints in runs/x are good"):
-        window.add(8, metrics(1.0), fill=1.0)
+        window.add(8, metrics(1.0), fill=1.0, lengths=NONE)

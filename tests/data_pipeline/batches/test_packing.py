@@ -13,6 +13,7 @@ from data_pipeline.batches.packing import (
     batch_shapes,
     first_fit_decreasing,
     pack_rows,
+    packed_lengths,
     plan_rows,
 )
 from data_pipeline.batches.spec import BatchSpec, StepCut
@@ -162,3 +163,12 @@ def test_a_host_s_batch_has_its_own_blocks():
     shapes = batch_shapes(SPEC, StepCut(passes=2, blocks=4, first=1, last=3), 5)
     assert shapes["tokens"] == (2, 2, 5, 32)
     assert shapes["concepts"] == (2, 2, 1, 16) and shapes["relations"] == (2, 2, 1, 4)
+
+
+def test_the_lengths_of_packed_terms():
+    """Blocks [2, 1, R, L] with terms of 3, 2 | 4 and 1, 2 | none tokens; a row may be full."""
+    segments = np.array([[[[1, 1, 1, 2, 2], [3, 3, 3, 3, 0]]], [[[1, 2, 2, 0, 0], [0] * 5]]])
+    positions = np.array([[[[0, 1, 2, 0, 1], [0, 1, 2, 3, 0]]], [[[0, 0, 1, 0, 0], [0] * 5]]])
+    found = packed_lengths({"segments": segments, "positions": positions})
+    np.testing.assert_array_equal(found, [3, 2, 4, 1, 2])
+    assert packed_lengths({"classes": segments}).size == 0

@@ -57,9 +57,9 @@ def unlike_encoder():
     )
 
 
-def steps_on(dataset, devices, *, system=FIRST, steps=3, dropout=True):
+def steps_on(dataset, devices, *, system=FIRST, steps=3, dropout=True, **how):
     """(metrics of each step, parameters, statistics) of a run on some devices."""
-    config = Config(recipe="test", system=system, optimizer=ADAM, run=RunConfig())
+    config = Config(recipe="test", system=system, optimizer=ADAM, run=RunConfig(**how))
     step = make_step(
         config, ABOUT, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
     )
@@ -95,11 +95,19 @@ def on_one(dataset):
     return steps_on(dataset, 1, system=CALM)
 
 
-@pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 8])
-def test_devices_change_nothing(dataset, on_one, devices):
+@pytest.mark.parametrize(
+    ("devices", "chunks"),
+    [
+        pytest.param(2, 1, marks=pytest.mark.slow),
+        (8, 1),
+        pytest.param(1, 4, marks=pytest.mark.slow),
+        pytest.param(2, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_neither_devices_nor_chunks_change_anything(dataset, on_one, devices, chunks):
     """Neither losses nor parameters nor the statistics of the batches, which are of all terms; nor
     which word pieces are moved and left out."""
-    again = steps_on(dataset, devices, system=CALM)
+    again = steps_on(dataset, devices, system=CALM, cache_chunks=chunks)
     for ours, theirs in zip(again[0], on_one[0], strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-7)
     for ours, theirs in zip(jax.tree.leaves(again[1:]), jax.tree.leaves(on_one[1:]), strict=True):
