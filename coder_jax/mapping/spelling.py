@@ -46,7 +46,7 @@ def same_letters(terms: Sequence[str]) -> pl.Series:
 # -------------------------------------------------------------------------------------------------
 # Typing errors: one letter too many, too few or wrong, or two neighbours swapped.
 
-_LONG = 6  # letters of a word that may be misspelt; a short one is as likely another word
+_LONG = 6  # letters of a word that may be misspelt; a shorter one is as likely another word
 _MOST_ALIKE = 2000  # terms that share half of a string with a mention; more are not compared
 _TERMS_AT_ONCE = 1 << 20
 # One letter apart, and never the same: sizes and directions, salts and hydrocarbons.
@@ -57,9 +57,9 @@ _ENDS = ({"ate", "ite", "ide"}, {"ane", "ene", "yne"})
 class TypingErrors:
     """Finds the terms of which a mention is a misspelt form.
 
-    The error is in a word of six letters or more, not its first letter and no digit, and the
-    dictionary has the mention's word nowhere: "perineal" is no misspelt "peroneal". Blanks and
-    hyphens between letters may differ, too.
+    The error is in a word of six letters or more (of the mention or of the term), not its first
+    letter and no digit, and the dictionary has the mention's word nowhere: "perineal" is no
+    misspelt "peroneal". Blanks and hyphens between letters may differ, too.
 
     A string with one error has half of the term, before or behind the error: terms are found by
     their halves. It holds about 30 bytes for each term.
@@ -161,7 +161,7 @@ def _edited_words(string: str, term: str) -> tuple[str, str] | None:
     if not all(sign.lower() != sign.upper() for sign in changed):
         return None
     word, other = _letters_around(string, begin, end), _letters_around(term, begin, end)
-    if min(len(word), len(other)) < _LONG:
+    if max(len(word), len(other)) < _LONG:
         return None
     if word[0] != other[0] and word[:2] != other[1::-1]:
         return None  # as "afferent" and "efferent", "typical" and "atypical"

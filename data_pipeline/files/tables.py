@@ -1130,7 +1130,10 @@ def _make_room(sheet: Any, table: Table, rows: Sequence[int], lines: Sequence[in
         for line in range(merged.min_row, merged.max_row + 1):
             sheet.cell(line, merged.min_col).value = value
     held = {
-        line: [(cell.column, cell.value, copy(cell._style)) for cell in sheet[line]]
+        line: [
+            (cell.column, cell.value, cell.data_type == "s", copy(cell._style))
+            for cell in sheet[line]
+        ]
         for line in range(table.header + 1, sheet.max_row + 1)
     }
     sheet.delete_rows(table.header + 1, len(held))
@@ -1143,9 +1146,11 @@ def _make_room(sheet: Any, table: Table, rows: Sequence[int], lines: Sequence[in
         else:
             to.append((line + more, line))
     for line, source in to:
-        for column, value, style in held[source]:
+        for column, value, is_text, style in held[source]:
             cell = sheet.cell(line, column)
             cell.value, cell._style = value, copy(style)
+            if is_text:
+                cell.data_type = "s"
     for one in sheet.tables.values():
         begin, end = one.ref.split(":")
         letters, last = re.fullmatch(r"([A-Z]+)(\d+)", end).groups()  # type: ignore[union-attr]

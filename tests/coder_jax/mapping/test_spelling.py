@@ -18,6 +18,7 @@ TERMS = [
     "NSTEMI",
     "Vitamin A deficiency",
     "Straßenbahn",
+    "Kidney stone",
 ]
 
 
@@ -42,6 +43,7 @@ def errors():
         ("heart burn", 9),
         ("heart-burn", 9),
         ("strassenbahm", 12),
+        ("kidny stone", 13),
     ],
 )
 def test_one_typing_error(errors, mention, row):
