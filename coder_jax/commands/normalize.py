@@ -12,10 +12,18 @@ How a mention is answered:
   2. A string of the dictionary, case and blanks aside, is the answer ("exact"). Where several
      concepts have it, those that write it exactly so come first; if they still are several, the
      status is "tied".
-  3. Else the concept that is nearest by the encoder's vectors and by the letters ("near").
+  3. Else the concept that is nearest by the encoder's vectors and by the letters ("near"). Numbers
+     with units, sides, types and grades, Greek letters, and opposites such as acute and chronic are
+     compared: a concept that contradicts the mention is passed over for the next that does not.
+     Where there is none near, the status is "differs" and the reason says in what ("differs:
+     strength"); such an answer never passes --precision. What the concept lacks is told, too
+     ("lost: side").
      --min-similarity leaves out what is too far. --precision 0.9 leaves out so much that of ten
      answers nine are right, as it was measured on terms whose concept is known: `evaluate
      --cutoffs` makes that table.
+  4. "no fever", "rule out pneumonia", "mother had breast cancer", "s/p stroke" have no answer,
+     unless a term of the dictionary says so itself: the column context tells why. With --context
+     code they get the concept of the name, with the status "in context", never "exact".
 
 Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
@@ -88,6 +96,7 @@ from coder_jax.mapping.coded_list import (
     in_words,
     read_decisions,
 )
+from coder_jax.mapping.in_context import ContextMode, ContextNormalizer
 from data_pipeline import process
 from data_pipeline.files.buckets import check_output
 from data_pipeline.files.identity import CUTOFFS
@@ -104,6 +113,7 @@ from data_pipeline.files.tables import (
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
+from data_pipeline.terminology.context import OWN_RULES, ContextRules
 from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
 if TYPE_CHECKING:
@@ -226,6 +236,22 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         ),
     ] = None
     candidates: CandidateKind = None
+    context: Annotated[
+        ContextMode,
+        Flag(
+            "what becomes of a mention such as 'no fever' or 'mother had cancer', unless the "
+            "dictionary has a term that says so: no concept (leave-out), that of the name in it, "
+            "such as fever (code), or that of the mention as it stands (keep)"
+        ),
+    ] = "leave-out"
+    context_rules: Annotated[
+        Path | None,
+        Flag(
+            "more phrases that tell a context, beside the English and German ones: lines of "
+            "phrase<TAB>kind<TAB>place, such as 'query<TAB>possible<TAB>before'",
+            "FILE",
+        ),
+    ] = None
     abbreviations: Annotated[
         str | None,
         Flag(
@@ -645,6 +671,8 @@ def run(options: NormalizeOptions) -> int:
             parts = list(_read_text(options, files))
         decisions = read_decisions(options.decided) if options.decided else {}
         abbreviations = read_abbreviations(options.abbreviations) if options.abbreviations else {}
+        added = [options.context_rules] if options.context_rules else []
+        rules = ContextRules([*OWN_RULES, *added])
         classifier = _load_classes(options) if options.by_classes else None
         if options.dictionary:
             dictionary = read_dictionary(options.dictionary, **options.choices(), raw=True)
@@ -659,7 +687,9 @@ def run(options: NormalizeOptions) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer = _normalizer_of(options, dictionary, classifier, abbreviations)
+        normalizer = ContextNormalizer(
+            _normalizer_of(options, dictionary, classifier, abbreviations), rules, options.context
+        )
 
         # ---- the list ----
         if table is None and options.out is None and options.review is None:
@@ -710,7 +740,7 @@ def _read_text(options: NormalizeOptions, files: contextlib.ExitStack) -> Iterat
 
 def _print_answers(
     options: NormalizeOptions,
-    normalizer: SameStringNormalizer | ClassNormalizer,
+    normalizer: ContextNormalizer,
     parts: Iterable[list[str]],
     decisions: dict[str, Decision],
 ) -> None:
@@ -730,7 +760,7 @@ def _print_answers(
 
 
 def _answers_to(
-    normalizer: SameStringNormalizer | ClassNormalizer,
+    normalizer: ContextNormalizer,
     mentions: list[str],
     decisions: dict[str, Decision],
     k: int,
