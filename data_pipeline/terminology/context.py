@@ -21,12 +21,12 @@ from typing import NamedTuple
 from data_pipeline.files.tables import tab_separated
 from data_pipeline.process import BadInput, did_you_mean
 
-CONTEXTS = ("negated", "possible", "hypothetical", "family", "history")
+_CONTEXTS = ("negated", "possible", "hypothetical", "family", "history")
 # The rules that are always used, a file for each language. No phrase of one is a word of another.
 OWN_RULES = tuple(Path(__file__).with_name(f"context_{one}.tsv") for one in ("en", "de"))
 
 _LINK, _NAME, _END = "link", "name", "end"
-_KINDS = (*CONTEXTS, _LINK, _NAME, _END)
+_KINDS = (*_CONTEXTS, _LINK, _NAME, _END)
 _BEFORE, _START, _AFTER, _ANYWHERE = "before", "start", "after", ""
 _PLACES = {_LINK: (_BEFORE, _AFTER), _NAME: (_ANYWHERE,), _END: (_ANYWHERE,)}
 _OF_A_CONTEXT = (_BEFORE, _START, _AFTER)
@@ -49,7 +49,7 @@ class InContext(NamedTuple):
     """A mention, taken apart.
 
     Attributes:
-      contexts: of CONTEXTS, in their order; none where the mention is a name alone.
+      contexts: of _CONTEXTS, in their order; none where the mention is a name alone.
       name: what is left without the phrases; the mention itself where there are none.
     """
 
@@ -62,7 +62,7 @@ class ContextRules:
 
     Args:
       paths: files of phrase<TAB>kind<TAB>place, read as one; lines that begin with # are comments.
-        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Kind is one of CONTEXTS,
+        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Kind is one of _CONTEXTS,
         with the place "before" (the name), "after" or "start" (of the mention alone); "link", a
         phrase that may stand between another and the name ("before" or "after" this); "name", which
         looks like one of these but belongs to a name; or "end", which ends the scope of what is
@@ -85,9 +85,9 @@ class ContextRules:
         def compiled(pattern: str) -> re.Pattern[str]:
             return re.compile(pattern, re.IGNORECASE)
 
-        first, self._of_first = joined(CONTEXTS, _BEFORE, _START)
-        later, _ = joined(CONTEXTS, _BEFORE)
-        last, self._of_last = joined(CONTEXTS, _AFTER)
+        first, self._of_first = joined(_CONTEXTS, _BEFORE, _START)
+        later, _ = joined(_CONTEXTS, _BEFORE)
+        last, self._of_last = joined(_CONTEXTS, _AFTER)
         link_before, _ = joined((_LINK,), _BEFORE)
         link_after, _ = joined((_LINK,), _AFTER)
         name, _ = joined((_NAME,), _ANYWHERE)
@@ -100,7 +100,7 @@ class ContextRules:
         common = frozenset(
             word for one in rules if one.kind == _LINK for word in _WORD.findall(one.phrase.lower())
         )
-        of_contexts = [one.phrase for one in rules if one.kind in CONTEXTS]
+        of_contexts = [one.phrase for one in rules if one.kind in _CONTEXTS]
         self._needed = frozenset().union(*(_needed(one, common) for one in of_contexts))
 
     def read(self, mention: str) -> InContext:
@@ -118,7 +118,7 @@ class ContextRules:
         name = text.strip(_EDGE)
         if not found or sum(map(str.isalpha, name)) < _FEWEST:
             return InContext((), mention)
-        return InContext(tuple(one for one in CONTEXTS if one in found), name)
+        return InContext(tuple(one for one in _CONTEXTS if one in found), name)
 
     def _up_to_end(self, text: str, found: list[str]) -> str:
         end = self._end.search(text) if found else None
