@@ -116,7 +116,7 @@ def _either(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
-_NUMBER = r"\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)|\d+(?:[.,]\d+)*"
+_NUMBER = r"\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)|\d+(?:[.,]\d+)*|[.]\d+"
 _UNIT = rf"(?:{_either(_DIMENSION)})(?![^\W_])"
 _BELOW = rf"(?:{_either({**_DIMENSION, **_PER})})(?![^\W_])"
 _FRACTION = (
@@ -130,6 +130,10 @@ _QUANTITY = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(_NUMBER)
+_UNIT_TWICE = re.compile(  # 10mg-20mg
+    rf"(?<=\d)\s?({_UNIT})(?=\s?(?:-|–|\bto\b|\bbis\b)\s?(?:{_NUMBER})\s?\1(?![^\W_]))",
+    re.IGNORECASE,
+)
 _BARE_RATIO = re.compile(r"(?<![\w/.,-])\d+(?:[.,]\d+)?(?:/\d+(?:[.,]\d+)?){1,3}(?![\w/])")
 _UNIT_RATIO = re.compile(rf"(?<![^\W_])({_UNIT}){_FRACTION}", re.IGNORECASE)
 _UNIT_ALONE = re.compile(rf"\W*({_UNIT})\W*", re.IGNORECASE)
@@ -181,6 +185,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
             said.setdefault(dimension, []).append(_quantity(some, size))
         return " "
 
+    text = _UNIT_TWICE.sub("", text)
     text = _QUANTITY.sub(take, text)
     for ratio in _BARE_RATIO.findall(text):
         said.setdefault(_BARE, []).extend(_quantity([one], 1.0) for one in ratio.split("/"))
@@ -275,6 +280,7 @@ _ANTIBODY = re.compile(
 _CODED = re.compile(r"(?<![^\W_])[^\W\d_]{1,10}-?\d\w*", re.IGNORECASE)
 _CODE = re.compile(r"([^\W\d_]{1,10})-?(\d+)([a-z](?![^\W_]))?", re.IGNORECASE)
 _DIABETES = re.compile(r"t([12])dm?|(?:dmt?|dm-)([12])", re.IGNORECASE)  # T2DM, DM2
+_APART = re.compile(r"(?<![^\W_])([A-Z]{2,5}) (\d{1,3})(?![\w.,])")  # PCV 20
 _PLAIN_NUMBER = re.compile(r"(?<![\w.,/])(\d{1,3}(?:\.\d+)?)([a-z])?(?![^\W_])", re.IGNORECASE)
 _PLAIN_ROMAN = re.compile(r"(?<![\w.,/'’-])([IVX]+|ii|iii|vii|viii)([a-fA-F]?)(?![\w'’-])")
 # What a single I or V, or IV, must follow to be a number: in "antibiotics IV" it is a way.
@@ -353,6 +359,8 @@ def _numerals(text: str, said: dict[str, set[str]]) -> None:
     text = _ANTIBODY.sub(take_antibody, text)
     text = _ON_A_SCALE.sub(take_scale, _SPACED_CODE.sub(r"\1", text))
     text = _CODED.sub(take_code, text)
+    for letters, digits in _APART.findall(text):
+        add(letters.lower() + _BY_CODE, _steps(str(int(digits))))
     text = _PLAIN_ROMAN.sub(take_roman, text)
     for digits, rest in _PLAIN_NUMBER.findall(text):
         add("number", _steps(digits.lstrip("0") or "0", rest))
@@ -364,10 +372,10 @@ def _numerals(text: str, said: dict[str, set[str]]) -> None:
 
 _WORDS = {
     "side": {
-        "left one": "left lt links linke* linksseitig* gauche izquierd* izq sinistro sinistra "
-        "esquerd*",
+        "left one": "left lt links linke linken linker linkes linkem linksseitig* luq llq gauche "
+        "izquierd* izq sinistro sinistra esquerd*",
         "right one": "right rt rechts rechte* rechtsseitig* droit droite droits droites derech* "
-        "destro destra direit*",
+        "destro destra dexter dextra direit* ruq rlq",
         "one": "unilateral* einseitig*",
         "both": "bilateral* bilat beidseit* beidseits beide* bds both bilatéra*",
     },
@@ -385,8 +393,8 @@ _WORDS = {
         "female": "female females weiblich* féminin* femenin*",
     },
     "upper/lower": {
-        "upper": "upper obere*",
-        "lower": "lower untere*",
+        "upper": "upper obere* luq ruq",
+        "lower": "lower untere* llq rlq",
     },
     "superior/inferior": {"superior": "superior*", "inferior": "inferior*"},
     "anterior/posterior": {"anterior": "anterior*", "posterior": "posterior*"},
@@ -447,12 +455,18 @@ _ONE_SIDE = re.compile(
 )
 _BOTH_SIDES = re.compile(r"(?<![\w/])b/l(?![\w/])", re.IGNORECASE)
 _FROM_TO = re.compile(r"\b(left|right)[\s-]+to[\s-]+(?:left|right)\b", re.IGNORECASE)
+_LEFT_AND_RIGHT = re.compile(
+    r"\b(?:left|right|links|rechts)\s*(?:and|und|[&/+])\s*(?:left|right|links|rechts)\b"
+)
 _NOT = re.compile(r"\b(non|nicht)[\s-]+(?=[^\W\d_])", re.IGNORECASE)
 _SHORT_WITHOUT = re.compile(r"(?<![\w/])w/o(?![\w/])", re.IGNORECASE)
 _DUE_TO = re.compile(r"\bsecondary\s+to\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+")
-_PREFIXES = ("non", "un", "in", "im", "ir", "il", "an", "a", "de", "nicht")
-_FEWEST_OF_WORD = 6  # "asleep" does not deny "sleep"
+_FEWEST_OF_WORD = 4
+# Prefixes that deny, with the fewest letters of the word behind them: "asleep" denies no sleep.
+_PREFIXES = dict.fromkeys(("non", "nicht"), _FEWEST_OF_WORD) | dict.fromkeys(
+    ("un", "in", "im", "ir", "il", "an", "a", "de"), 6
+)
 _NO_OPPOSITES = ("radiation", "specified")  # irradiation; "not otherwise specified" is unspecified
 
 
@@ -490,7 +504,7 @@ def _words(text: str, said: dict[str, set[str]]) -> frozenset[str]:
     ordinals = _ORDINALS.intersection(lower.split())
     if ordinals:
         said.setdefault("number", set()).update(_WORDS_OF_NUMBERS[word] for word in ordinals)
-    if "side" in said and {"left", "right"} <= said["side"]:
+    if _LEFT_AND_RIGHT.search(lower):
         said["side"] = {"both"}
     return frozenset(
         word for word in words if len(word) >= _FEWEST_OF_WORD and word not in _NO_OPPOSITES
@@ -548,8 +562,8 @@ def _values_of(name: str) -> _Values:
     denied = (
         word.removeprefix(prefix)
         for word in may_have_opposite
-        for prefix in _PREFIXES
-        if word.startswith(prefix)
+        for prefix, fewest in _PREFIXES.items()
+        if word.startswith(prefix) and len(word) - len(prefix) >= fewest
     )
     return _Values(quantities, said, may_have_opposite, frozenset(denied), frozenset(digits))
 
@@ -627,7 +641,7 @@ def _compare_quantities(
             if not of_kind and dimension != _BARE:
                 lost[kind] = None
         elif _exceeds(values, others) and _exceeds(others, values):
-            differs[kind] = None
+            differs["number" if dimension == _BARE else kind] = None
 
 
 def _compare_written(
