@@ -5,8 +5,8 @@ and 2, alpha and beta, acute and chronic). The mention is the first of a pair wi
 and with its value written in another way, such as (L), II or β. Strengths are made up: names of
 drugs with six strengths each, which the mention has in other units or with a decimal comma. Each
 mention is looked up by similarity alone and with `contradictions`, and counted: right, wrong, and
-wrong without a mark. The names of --names, which have nothing of this sort in particular, tell what
-it costs.
+wrong without a mark. What it costs is told by the names of --names, which were drawn for no such
+value, and by two names of each concept: how many contradict each other.
 """
 
 from __future__ import annotations
@@ -90,13 +90,12 @@ def _pairs(terms: Sequence[str], concepts: Sequence[str], seed: int) -> Iterator
     for term, concept in zip(terms, concepts, strict=True):
         of_term[term.lower()].add(concept)
     for kind, swaps in _SWAPS.items():
-        found = []
+        found: list[_Mention] = []
         for value, other, written in swaps:
             whole = re.compile(rf"(?<!\w){value}" + ("" if kind == "hypo/hyper" else r"(?!\w)"))
             for term, held in of_term.items():
-                if len(found_in := whole.findall(term.replace(value.lower(), value))) != 1:
+                if len(whole.findall(term.replace(value.lower(), value))) != 1:
                     continue
-                assert found_in
                 text = term.replace(value.lower(), value)
                 neighbour = whole.sub(other, text).lower()
                 if len(held) != 1 or neighbour not in of_term or of_term[neighbour] & held:
@@ -127,6 +126,20 @@ def _strengths(names: Sequence[str]) -> tuple[list[tuple[str, str]], list[_Menti
     return rows, mentions
 
 
+def _synonyms(terms: Sequence[str], concepts: Sequence[str], seed: int) -> dict[str, Any]:
+    """Two names of each concept: how many pairs are taken for a contradiction, by kind."""
+    from data_pipeline.terminology.contradictions import contradiction
+
+    names: dict[str, list[str]] = defaultdict(list)
+    for term, concept in zip(terms, concepts, strict=True):
+        names[concept].append(term)
+    draw = random.Random(seed)
+    pairs = [draw.sample(some, 2) for some in names.values() if len(some) > 1]
+    found = [contradiction(one, other).differs for one, other in pairs]
+    kinds = Counter(kind for differs in found for kind in differs)
+    return {"pairs": len(pairs), "contradict": sum(map(bool, found)), "kinds": dict(kinds)}
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """The figures for --json."""
     from coder_jax.encoding.encoder import TermEncoder
@@ -151,7 +164,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     encoded = encoder.encode_dictionary(dictionary, progress=True)
     known = dictionary.concept_set
     names = [row for row in mention_rows(args.names) if known.intersection(row[1].split("|"))]
-    result: dict[str, Any] = {"terms": len(terms), "concepts": len(known)}
+    result: dict[str, Any] = {
+        "terms": len(terms),
+        "concepts": len(known),
+        "synonyms": _synonyms(release.terms, release.concepts, args.seed),
+    }
     answered = {}
     for what, compare in (("similarity alone", False), ("compared", True)):
         candidates = Candidates(encoder, encoded, "both", compare=compare)

@@ -174,8 +174,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 continue
             kind, of = _DIMENSION.get(under.lower()) or _PER[under.lower()]
             if kind == dimension and number:  # 5 mg/325 mg: a combination
-                numbers_of = [number]
-                said.setdefault(kind, []).append(_quantity(numbers_of, of))
+                said.setdefault(kind, []).append(_quantity([number], of))
                 continue
             if kind:
                 dimension += f"/{kind}"
@@ -471,6 +470,8 @@ _NO_OPPOSITES = ("radiation", "specified")  # irradiation; "not otherwise specif
 
 
 def _sides(text: str, said: dict[str, set[str]]) -> str:
+    """Collects sides written as letters, and ways such as left to right; returns the rest."""
+
     def take(found: re.Match[str]) -> str:
         sign = next(filter(None, found.groups())).lower()
         before = found.string[: found.start()].rstrip()
@@ -525,6 +526,7 @@ class _Values(NamedTuple):
     digits: frozenset[str]
 
 
+_DOTS = str.maketrans("İı", "Ii")  # patterns take them for i, but their lower case is another
 _DIGITS = re.compile(r"\d+")
 _LONGEST_UNIT = 12
 _MAY_BE_SIDES = {"l", "r", "li", "re", "b", "left", "right"}
@@ -541,7 +543,8 @@ _MOST_NUMBERS = 4  # the systematic name of a chemical has more, and one substan
 
 @functools.lru_cache(_REMEMBERED)
 def _values_of(name: str) -> _Values:
-    text = _SHORT_WITHOUT.sub("without", unicodedata.normalize("NFKC", name))
+    text = unicodedata.normalize("NFKC", name).translate(_DOTS)
+    text = _SHORT_WITHOUT.sub("without", text)
     quantities: dict[str, list[_Quantity]] = {}
     said: dict[str, set[str]] = {}
     digits = _DIGITS.findall(text)

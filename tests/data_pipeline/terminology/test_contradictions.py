@@ -139,3 +139,12 @@ def test_what_is_lost(mention, term, lost):
 def test_the_name_of_a_chemical_is_not_compared_by_its_numbers():
     one = "1,2,3,4,5-pentahydroxyhexane 6"
     assert contradiction(one, "2,3,4,5,6-pentahydroxyhexane 1").differs == ()
+
+
+def test_signs_of_other_scripts_are_no_stumbling_block():
+    strange = ["heparin 5 İU", "Tİp 2 diyabet", "٣ mg", "5 ㎎", "½ tablet", "Grad Ⅲ", "", "ß", "µ"]
+    for one in strange:
+        for other in strange:
+            contradiction(one, other)
+    assert contradiction("5 ㎎", "6 mg").differs == ("strength",)
+    assert contradiction("Grad Ⅲ", "grade 2").differs == ("grade",)
