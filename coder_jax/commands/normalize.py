@@ -20,6 +20,14 @@ How a mention is answered:
      "doubtful" where its confidence is below 0.5). --min-similarity leaves out what is too far.
      --precision 0.9 leaves out so much that of ten answers nine are right, as it was measured on
      terms whose concept is known: `evaluate --cutoffs` makes that table.
+  5. Numbers with units, sides, types and grades, Greek letters, and opposites such as acute and
+     chronic are compared: a nearest concept that contradicts the mention is passed over for the
+     next that does not. Where there is none near, the status is "differs" and the reason says in
+     what ("differs: strength"); such an answer never passes --precision. What the concept lacks is
+     told, too ("lost: side").
+  6. "no fever", "rule out pneumonia", "mother had breast cancer", "s/p stroke" have no answer,
+     unless a term of the dictionary says so itself: the column context tells why. With --context
+     code they get the concept of the name, with the status "in context", never "exact".
 
 Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
@@ -94,6 +102,7 @@ from coder_jax.mapping.coded_list import (
     in_words,
     read_decisions,
 )
+from coder_jax.mapping.in_context import ContextMode, ContextNormalizer
 from data_pipeline import process
 from data_pipeline.files.buckets import check_not_input, check_output
 from data_pipeline.files.identity import CUTOFFS
@@ -115,6 +124,7 @@ from data_pipeline.files.tables import (
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
+from data_pipeline.terminology.context import OWN_RULES, ContextRules
 from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
 if TYPE_CHECKING:
@@ -257,6 +267,22 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         ),
     ] = None
     candidates: CandidateKind = None
+    context: Annotated[
+        ContextMode,
+        Flag(
+            "what becomes of a mention such as 'no fever' or 'mother had cancer', unless the "
+            "dictionary has a term that says so: no concept (leave-out), that of the name in it, "
+            "such as fever (code), or that of the mention as it stands (keep)"
+        ),
+    ] = "leave-out"
+    context_rules: Annotated[
+        Path | None,
+        Flag(
+            "more phrases that tell a context, beside the English and German ones: lines of "
+            "phrase<TAB>kind<TAB>place, such as 'query<TAB>possible<TAB>before'",
+            "FILE",
+        ),
+    ] = None
     abbreviations: Annotated[
         str | None,
         Flag(
@@ -753,6 +779,8 @@ def run(options: NormalizeOptions) -> int:
         abbreviations = {}
         if options.abbreviations:
             abbreviations = read_abbreviations(options.abbreviations, options.encoding)
+        added = [options.context_rules] if options.context_rules else []
+        rules = ContextRules([*OWN_RULES, *added])
         classifier = _load_classes(options) if options.by_classes else None
         if options.dictionary:
             dictionary = read_dictionary(
@@ -770,7 +798,9 @@ def run(options: NormalizeOptions) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
-        normalizer = _normalizer_of(options, dictionary, classifier, abbreviations)
+        normalizer = ContextNormalizer(
+            _normalizer_of(options, dictionary, classifier, abbreviations), rules, options.context
+        )
 
         # ---- the list ----
         if table is None and not (options.out or options.review or options.map_files):
@@ -847,7 +877,7 @@ def _read_text(options: NormalizeOptions, files: contextlib.ExitStack) -> Iterat
 
 def _print_answers(
     options: NormalizeOptions,
-    normalizer: SameStringNormalizer | ClassNormalizer,
+    normalizer: ContextNormalizer,
     parts: Iterable[list[str]],
     decisions: dict[str, Decision],
 ) -> None:
@@ -867,7 +897,7 @@ def _print_answers(
 
 
 def _answers_to(
-    normalizer: SameStringNormalizer | ClassNormalizer,
+    normalizer: ContextNormalizer,
     mentions: list[str],
     decisions: dict[str, Decision],
     k: int,

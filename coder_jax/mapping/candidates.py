@@ -13,6 +13,7 @@ from coder_jax.encoding.search import search
 from coder_jax.mapping.coded_list import KINDS, Candidate
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.contradictions import contradiction
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 # Letters complement vectors of word pieces, which are weak at typing errors and at names of another
@@ -34,6 +35,12 @@ _LOOKED_AT = 20
 # each, together: 50.0 % and 42.9 % right, and 47.5 % and 36.1 % with vectors alone (606 names among
 # 130,000 terms of five vocabularies, MiniLM after 250 steps of CODER v1).
 WEIGHT_OF_LETTERS = 3.0
+# A concept whose terms contradict the mention goes behind those that are less similar by up to this
+# much, and one that lacks a value of the mention behind those within that (`contradictions`).
+_PASSED_OVER = 0.15
+_LESS_SAID = 0.05
+# Where all that was found contradicts, so many terms of each kind are compared at most.
+_MOST_LOOKED_AT = 1280
 
 
 class _Compared(NamedTuple):
@@ -52,11 +59,15 @@ class Candidates:
     the further away the nearest vector is: `w = weight * (1 - largest cosine of all terms)`. So
     they decide where the encoder knows no word of a mention, and not between near neighbours.
 
+    Concepts that contradict the mention, such as another side or strength, go behind similar ones
+    that do not; see `_judged`. The similarity that is told stays what it was.
+
     Args:
       encoder: of mentions; the one that `encoded` was made with.
       encoded: the dictionary.
       kind: 'vectors', 'characters' or 'both'.
       weight: of letters beside vectors; WEIGHT_OF_LETTERS if None.
+      compare: look for contradictions; without, similarity alone counts.
     """
 
     def __init__(
@@ -65,11 +76,14 @@ class Candidates:
         encoded: EncodedDictionary,
         kind: str = "vectors",
         weight: float | None = None,
+        *,
+        compare: bool = True,
     ):
         if kind not in KINDS:
             raise BadInput(f"candidates: found {kind!r}; expected {', '.join(KINDS)}")
         self.encoder, self.encoded, self.kind = encoder, encoded, kind
         self.weight = WEIGHT_OF_LETTERS if weight is None else weight
+        self.compare = compare
         self.characters = None
         if kind != "vectors":
             self.characters = CharacterTfIdf(encoded.terms, **_TRIGRAMS)
@@ -94,10 +108,11 @@ class Candidates:
             some = [strings[row] for row in open_rows]
             compared = self._compared(some, vectors[open_rows], width)
             for row, one in zip(open_rows, compared, strict=True):
-                found[row] = self._of_concepts(one, self.weight)
+                found[row] = self._of_concepts(strings[row], one, self.weight)
             if width == len(self.encoded.terms):
                 break
-            open_rows = [row for row in open_rows if _is_open(found[row], k)]
+            more = width < _MOST_LOOKED_AT
+            open_rows = [row for row in open_rows if _is_open(found[row], k, more)]
             width *= 8
         return found
 
@@ -111,8 +126,8 @@ class Candidates:
         compared = self._compared(strings, self._vectors(strings), _LOOKED_AT)
         return [
             [
-                found[0].concept if (found := self._of_concepts(one, weight)) else None
-                for one in compared
+                found[0].concept if (found := self._of_concepts(string, one, weight)) else None
+                for string, one in zip(strings, compared, strict=True)
             ]
             for weight in weights
         ]
@@ -153,7 +168,7 @@ class Candidates:
             for some, vector in zip(rows, vectors, strict=True)
         ]
 
-    def _of_concepts(self, compared: _Compared, weight: float) -> list[Candidate]:
+    def _of_concepts(self, string: str, compared: _Compared, weight: float) -> list[Candidate]:
         """The concepts of some terms, best first; ties in the dictionary's order."""
         rows, cosines, letters = compared
         of_vectors, of_letters = self._shares(cosines, weight)
@@ -164,10 +179,16 @@ class Candidates:
                 of_concept.setdefault(concept, []).append(place)
         candidates = []
         for concept, places in of_concept.items():
-            best = max(places, key=scores.__getitem__)
             score = of_vectors * cosines[places].max() + of_letters * letters[places].max()
-            candidates.append(Candidate(concept, self.encoded.terms[rows[best]], float(score)))
-        return sorted(candidates, key=lambda one: -one.similarity)
+            places = sorted(places, key=lambda place: -scores[place])
+            terms = [self.encoded.terms[rows[place]] for place in places]
+            if self.compare:
+                candidates.append(
+                    _judged(string, Candidate(concept, terms[0], float(score)), terms)
+                )
+            else:
+                candidates.append(Candidate(concept, terms[0], float(score)))
+        return sorted(candidates, key=lambda one: -_rank_by(one))
 
     def _shares(self, cosines: np.ndarray, weight: float) -> tuple[float, float]:
         """The weights of cosines and of letters in a score; their sum is 1."""
@@ -177,8 +198,36 @@ class Candidates:
         return 1 / (1 + w), w / (1 + w)
 
 
-def _is_open(candidates: list[Candidate], k: int) -> bool:
-    """Whether more terms must be compared: concepts are missing, or more may tie with the first."""
+def _judged(string: str, candidate: Candidate, terms: Sequence[str]) -> Candidate:
+    """A concept with what it contradicts or lacks of a mention.
+
+    A concept agrees if one of its terms says all that the mention does; its best such term is told.
+    Else it contradicts if one of them does. What only some terms lack is not lost.
+
+    Args:
+      string: the mention.
+      candidate: with its best term.
+      terms: of the concept, those that were found, best first.
+    """
+    found = [contradiction(string, term) for term in terms]
+    for term, one in zip(terms, found, strict=True):
+        if not one.differs and not one.lost:
+            return candidate._replace(term=term)
+    differs = next((one.differs for one in found if one.differs), ())
+    lost = [kind for kind in found[0].lost if all(kind in one.lost for one in found)]
+    return candidate._replace(differs=differs, lost=() if differs else tuple(lost))
+
+
+def _rank_by(one: Candidate) -> float:
+    """The similarity of a concept, less what it contradicts and lacks."""
+    return one.similarity - _PASSED_OVER * bool(one.differs) - _LESS_SAID * len(one.lost)
+
+
+def _is_open(candidates: list[Candidate], k: int, more: bool) -> bool:
+    """Whether more terms must be compared: concepts are missing, or more may tie with the first,
+    or the first contradicts the mention and `more` may be looked at for that.
+    """
     if len(candidates) < k or not candidates:
         return True
-    return candidates[0].similarity - candidates[-1].similarity <= SAME
+    similarities = [one.similarity for one in candidates]
+    return max(similarities) - min(similarities) <= SAME or (more and bool(candidates[0].differs))

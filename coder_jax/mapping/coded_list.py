@@ -29,6 +29,8 @@ class Status(StrEnum):
     NEAR = "near"  # the nearest term
     DOUBTFUL = "doubtful"  # the nearest term, by its confidence more likely wrong than right
     TIED = "tied"  # the first of several concepts that are equally near, or have the same string
+    DIFFERS = "differs"  # the nearest term, which contradicts the mention: another side or strength
+    CONTEXT = "in context"  # the nearest term of what is denied, suspected, of the family, past
     NO_ANSWER = "no answer"
     DECIDED = "decided"  # a person said so
 
@@ -39,6 +41,8 @@ class Candidate(NamedTuple):
     concept: str
     term: str  # as the dictionary writes it
     similarity: float  # of the mention and its terms, at most 1: see `candidates.Candidates`
+    differs: tuple[str, ...] = ()  # kinds of values in which it contradicts the mention
+    lost: tuple[str, ...] = ()  # kinds of values of the mention that it does not have
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ class Answer:
       margin: by how much the similarity of the first is larger than the second's.
       confidence: how likely the nearest concept is the right one, in [0, 1], as measured on
         mentions whose concept is known; None where nothing was measured, or the string is the same.
-      reason: why there is no answer, or what to look at, in a few words; "" where there is nothing.
+      reason: why there is no answer, or what to check of one, in a few words; else "".
       count: so many of the candidates are the answer: a mention may mean several concepts.
+      context: what the mention says of the name in it, such as ("negated",).
     """
 
     mention: str
@@ -66,6 +71,7 @@ class Answer:
     confidence: float | None = None
     reason: str = ""
     count: int = 1
+    context: tuple[str, ...] = ()
 
     @property
     def concept(self) -> str | None:
@@ -86,9 +92,10 @@ CODED_COLUMNS = {
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
     "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
-    "status": "exact, misspelt, near, doubtful, tied, no answer or decided",
+    "status": "exact, misspelt, near, doubtful, tied, differs, in context, no answer or decided",
     "ties": "how many other concepts are as good",
-    "reason": "why there is no answer, or what to look at",
+    "reason": "why there is no answer, or what to check: differs: strength, lost: side",
+    "context": "negated, possible, hypothetical, family, history, with | between them",
 }
 CODED_NUMBERS = ("similarity", "confidence", "rank", "ties")  # of these columns
 _BETWEEN = "|"
@@ -144,6 +151,7 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
         str(answer.status if rank <= max(answer.count, 1 + answer.ties) else Status.NEAR),
         str(answer.ties),
         answer.reason,
+        _BETWEEN.join(answer.context),
     ]
 
 
@@ -267,7 +275,7 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
     unseen = Candidate(concept, dictionary.about(concept).preferred, math.nan)
     chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
     others = [one for one in answer.candidates if one.concept != concept]
-    return Answer(answer.mention, Status.DECIDED, [chosen, *others])
+    return Answer(answer.mention, Status.DECIDED, [chosen, *others], context=answer.context)
 
 
 def _reader(path: Path, header: Sequence[str]) -> Callable[[list[str]], tuple[str, str, str, str]]:

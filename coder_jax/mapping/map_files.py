@@ -7,7 +7,7 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -136,7 +136,7 @@ def _pairs(answers: Sequence[Answer], terms: LocalTerms) -> Iterator[_Pair]:
 
 def _comment(pair: _Pair, decisions: Mapping[str, Decision]) -> str:
     note = decisions[pair.term].note if pair.term in decisions else ""
-    return note or pair.answer.reason
+    return note or "; ".join(filter(None, (pair.answer.reason, *pair.answer.context)))
 
 
 def _own_vocabulary(concept: str, dictionary: Dictionary) -> str:
@@ -230,6 +230,9 @@ _STCM = (
     "invalid_reason",
 )
 
+# Nobody looks at the table again: what is to be looked at is not mapped in it.
+_TO_CHECK = (Status.TIED, Status.DOUBTFUL, Status.DIFFERS, Status.CONTEXT)
+
 
 def _stcm(
     pairs: list[_Pair],
@@ -239,6 +242,7 @@ def _stcm(
     now: datetime,
 ) -> str:
     del decisions, now  # the table has no place for them
+    pairs = [replace(one, concept="") if one.answer.status in _TO_CHECK else one for one in pairs]
     rows = [
         {
             "source_code": pair.code,
@@ -288,12 +292,13 @@ def _sssom(
         target = target if pair.concept else NO_TERM
         used.add(target.partition(":")[0])
         is_same = pair.answer.status in _JUSTIFIED or not pair.concept
+        other = "relatedMatch" if pair.answer.status in _TO_CHECK else "closeMatch"
         confidence = pair.answer.confidence
         rows.append(
             {
                 "subject_id": f"{local}:{pair.code}",
                 "subject_label": pair.term,
-                "predicate_id": "skos:exactMatch" if is_same else "skos:closeMatch",
+                "predicate_id": "skos:exactMatch" if is_same else f"skos:{other}",
                 "object_id": target,
                 "object_label": _name(pair.concept, dictionary),
                 "mapping_justification": CURATED

@@ -265,11 +265,17 @@ class Rule:
 
 
 def margin_of(candidates: Sequence[Candidate]) -> float:
-    """By how much the first of ranked candidates is more similar than the second."""
+    """By how much the first of ranked candidates is more similar than the second; at least 0.
+
+    The second is the next that contradicts no more than the first. Where all others contradict, it
+    is the last, which one that was not found is not above.
+    """
     if not candidates:
         return 0.0
-    second = candidates[1].similarity if len(candidates) > 1 else 0.0
-    return candidates[0].similarity - second
+    first, *others = candidates
+    rivals = [one.similarity for one in others if first.differs or not one.differs]
+    last = others[-1].similarity if others else 0.0
+    return max(first.similarity - (rivals[0] if rivals else last), 0.0)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -326,8 +332,8 @@ class SameStringNormalizer(abc.ABC):
            the same string in other letters: "odd" may be a word, where "ODD" is none.
         2. What else names nothing (`why_unanswerable`) has no answer.
         3. A string of the dictionary with one typing error is misspelt (`TypingErrors`).
-        4. Else the concept of the nearest term. Of several that are equally near, the one whose
-           term is written most like the mention.
+        4. Else the concept of the nearest term that does not contradict the mention. Of several
+           that are equally near, the one whose term is written most like the mention.
 
         Args:
           mentions: strings.
@@ -534,15 +540,24 @@ def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: 
     """
     if not near:  # letters alone may find nothing
         return Answer(mention, Status.NO_ANSWER, [], reason="nothing is written like it")
-    best, margin = near[0].similarity, margin_of(near)
-    tied = [one for one in near if best - one.similarity <= SAME]
+    best, margin = near[0], margin_of(near)
+    tied = [one for one in near if best.similarity - one.similarity <= SAME and one[3:] == best[3:]]
     likeness = {one: _written_like(string, one.term) for one in tied}
-    ranked = sorted(tied, key=likeness.__getitem__, reverse=True) + near[len(tied) :]
+    ranked = sorted(tied, key=likeness.__getitem__, reverse=True)
+    ranked += [one for one in near if one not in likeness]
     rivals = sum(likeness[one] == likeness[ranked[0]] for one in tied) - 1
-    confidence, reason = rule.confidence(best, margin), rule.why_not(best, margin)
-    status = Status.NO_ANSWER if reason else Status.TIED if rivals else Status.NEAR
-    if not reason and confidence is not None and confidence < _LIKELY:
-        status = Status.DOUBTFUL
+    confidence = rule.confidence(best.similarity, margin)
+    unsure = rule.why_not(best.similarity, margin)
+    differs = f"differs: {', '.join(best.differs)}" if best.differs else ""
+    lost = f"lost: {', '.join(best.lost)}" if best.lost else ""
+    reason = "; ".join(filter(None, (unsure, differs, lost)))
+    # A promised share of right answers is never made up of what is known to be wrong.
+    if unsure or (differs and rule.least_confidence > 0):
+        status = Status.NO_ANSWER
+    else:
+        likely = confidence is None or confidence >= _LIKELY
+        near_or_not = Status.NEAR if likely else Status.DOUBTFUL
+        status = Status.DIFFERS if differs else Status.TIED if rivals else near_or_not
     return Answer(mention, status, ranked[:k], len(tied) - 1, margin, confidence, reason)
 
 

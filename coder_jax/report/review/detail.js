@@ -43,9 +43,9 @@ class Detail {
   }
 
   why({ status, ties, reason, times }) {
-    const found = { exact: "a term of the dictionary", misspelt: "a term of the dictionary, one letter off", near: "the nearest term", doubtful: "the nearest term, more likely wrong than right", "no answer": reason, decided: "decided before" }[status];
+    const found = { exact: "a term of the dictionary", misspelt: "a term of the dictionary, one letter off", near: "the nearest term", doubtful: "the nearest term, more likely wrong than right", decided: "decided before" }[status];
     const rivals = ties > 0 && `${number(ties)} other ${ties === 1 ? "concept is" : "concepts are"} as good`;
-    return [found, rivals, times > 1 && `${number(times)} rows of the list`].filter(Boolean).join(" · ");
+    return [found, reason, rivals, times > 1 && `${number(times)} rows of the list`].filter(Boolean).join(" · ");
   }
 
   cells({ cells }) {

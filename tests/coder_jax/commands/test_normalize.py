@@ -565,3 +565,93 @@ def test_stdin_is_no_table(run_of_normalize_tables, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(LIST))
     with pytest.raises(BadInput, match="found stdin as the list; expected a file"):
         run_of_normalize_tables("--column", "local term", given="-")
+
+
+# -------------------------------------------------------------------------------------------------
+# What a mention says beside the name, and what may not differ, with a real encoder.
+
+
+@pytest.fixture
+def rows_of(minilm_path, tmp_path, capsys):
+    """Maps mentions to terms of their own concepts; returns the rows."""
+
+    def rows_of(terms, mentions, *arguments):
+        lines = [f"{term}\t{concept}" for concept, term in terms.items()]
+        (tmp_path / "own.tsv").write_text("\n".join(["term\tconcept", *lines]) + "\n")
+        (tmp_path / "list.txt").write_text("\n".join(mentions) + "\n", encoding="utf-8")
+        common = [tmp_path / "own.tsv", "--pooling", "mean", "--no-cache", *arguments]
+        run(minilm_path, *common, tmp_path / "list.txt")
+        return table_of(capsys.readouterr().out)
+
+    return rows_of
+
+
+ILLS = {"FEVER": "Fever", "CP": "Chest pain", "PNEU": "Pneumonia", "BC": "Breast cancer"}
+SAID = {
+    "no fever": "negated",
+    "denies chest pain": "negated",
+    "rule out pneumonia": "possible",
+    "mother had breast cancer": "family",
+    "s/p pneumonia": "history",
+    "Fever": "",
+}
+
+
+def test_what_is_denied_suspected_or_of_others_is_no_answer(rows_of):
+    rows = rows_of(ILLS, SAID)
+    assert [row["context"] for row in rows] == list(SAID.values())
+    assert [row["concept"] for row in rows] == ["", "", "", "", "", "FEVER"]
+    assert [row["status"] for row in rows] == ["no answer"] * 5 + ["exact"]
+    assert rows[3]["reason"] == "context: family" and rows[3]["matched_term"] == "Breast cancer"
+
+
+def test_context_code_and_a_rule_of_ones_own(rows_of, tmp_path):
+    (tmp_path / "rules.tsv").write_text("cave\tpossible\tbefore\n")
+    coded = ["--context", "code", "--context-rules", tmp_path / "rules.tsv"]
+    rows = rows_of(ILLS, [*SAID, "cave pneumonia"], *coded)
+    concepts = ["FEVER", "CP", "PNEU", "BC", "PNEU", "FEVER", "PNEU"]
+    assert [row["concept"] for row in rows] == concepts
+    assert [row["status"] for row in rows] == ["in context"] * 5 + ["exact", "in context"]
+    assert rows[6]["context"] == "possible"
+
+
+def test_a_strength_is_compared_after_conversion(rows_of):
+    strengths = {"L025": "0.025", "L05": "0.05", "L25": "0.25", "L5": "0.5"}
+    tablets = {
+        concept: f"Levothyroxine Sodium {strength} MG Oral Tablet"
+        for concept, strength in strengths.items()
+    }
+    mentions = {
+        "levothyroxine 25 mcg tablet": "L025",
+        "levothyroxine 25 micrograms tablet": "L025",
+        "levothyroxine 0,025 mg tab": "L025",
+        "levothyroxine 50 mcg": "L05",
+        "levothyroxin 0,25 mg": "L25",
+    }
+    rows = rows_of(tablets, [*mentions, "levothyroxine 75 mcg tablet"])
+    assert [row["concept"] for row in rows[:5]] == list(mentions.values())
+    assert {row["reason"] for row in rows[:5]} == {""}
+    assert (rows[5]["status"], rows[5]["reason"]) == ("differs", "differs: strength")
+
+
+def test_a_side_is_kept_or_said_to_be_lost(rows_of):
+    terms = {
+        "FLH": "Fracture of left hand",
+        "FRH": "Fracture of right hand",
+        "FH": "Fracture of hand",
+        "RLN": "right leg numbness",
+        "LLN": "left leg numbness",
+        "A": "alpha-Thalassemia",
+        "B": "beta-Thalassemia",
+        "KNEE": "Knee pain",
+    }
+    mentions = {
+        "fracture hand (R)": "FRH",
+        "fracture hand L": "FLH",
+        "R Leg numbness": "RLN",
+        "ß-thalassaemia": "B",
+        "knee pain rt": "KNEE",
+    }
+    rows = rows_of(terms, mentions)
+    assert [row["concept"] for row in rows] == list(mentions.values())
+    assert [row["reason"] for row in rows] == ["", "", "", "", "lost: side"]

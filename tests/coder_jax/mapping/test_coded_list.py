@@ -115,7 +115,7 @@ def test_answers_with_decisions_kept():
         Answer("heart atack", Status.TIED, near, 1),
         Answer("n/a", Status.TIED, near, 1),
         Answer("open", Status.NEAR, near),
-        Answer("?", Status.NO_ANSWER, [], reason="a placeholder"),
+        Answer("?", Status.NO_ANSWER, [], reason="a placeholder", context=("possible",)),
     ]
     decisions = {
         "heart atack": Decision("C1"),
@@ -128,5 +128,6 @@ def test_answers_with_decisions_kept():
     assert second.concept is None and REJECTED_IN_REVIEW == "rejected in review"
     assert third is answers[2]
     assert fourth.status == Status.DECIDED and fourth.reason == ""
-    ((concept, term, similarity),) = fourth.candidates
-    assert (concept, term) == ("C1", "Myocardial infarction") and math.isnan(similarity)
+    assert fourth.context == ("possible",)  # what the mention says stays
+    (chosen,) = fourth.candidates
+    assert chosen[:2] == ("C1", "Myocardial infarction") and math.isnan(chosen.similarity)

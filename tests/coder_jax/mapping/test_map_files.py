@@ -104,6 +104,22 @@ def test_source_to_concept_map(written):
     assert targets[2:4] == [("1112807", "RxNorm"), ("0", "None")]
 
 
+@pytest.mark.parametrize("status", ["tied", "doubtful", "differs", "in context"])
+def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status):
+    answer = Answer(
+        "no fever", Status(status), [Candidate("437663", "Fever", 0.9)], context=("negated",)
+    )
+    terms = local_terms("list", ["no fever"], {}, None)
+    for form in FORMS:
+        write_map(form, tmp_path / form, [answer], DICTIONARY, terms, {})
+    (row,) = csv.DictReader((tmp_path / "stcm").open())
+    assert (row["target_concept_id"], row["target_vocabulary_id"]) == ("0", "None")
+    (row,) = csv.DictReader((tmp_path / "usagi").open())
+    assert (row["mappingStatus"], row["conceptId"]) == ("UNCHECKED", "437663")
+    assert row["comment"] == "negated"
+    assert "\tskos:relatedMatch\tconcept:437663\t" in (tmp_path / "sssom").read_text()
+
+
 def test_sssom_says_how_each_pair_was_found(written):
     lines = written("sssom").splitlines()
     head = [line for line in lines if line.startswith("#")]

@@ -117,9 +117,59 @@ def normalizer_of(vectors, concepts, mention):
 
 
 def test_of_equally_near_terms_the_one_written_like_the_mention():
-    vectors = {"beta": [1, 0], "α-globin": [1, 0], "far": [0, 1]}
-    (answer,) = normalizer_of(vectors, ["B", "A", "F"], "β-globin").answers(["β-globin"])
+    vectors = {"heart": [1, 0], "haemo-globin": [1, 0], "far": [0, 1]}
+    (answer,) = normalizer_of(vectors, ["B", "A", "F"], "myo-globin").answers(["myo-globin"])
     assert (answer.concept, answer.status, answer.ties) == ("A", Status.NEAR, 1)
+
+
+def test_a_term_of_the_other_side_is_passed_over():
+    """It is nearest, but its side is not that of the mention."""
+    vectors = {"Pain of left hand": [1, 0], "Pain of right hand": [0.96, 0.28], "far": [0, 1]}
+    normalizer = normalizer_of(vectors, ["L", "R", "F"], "hand pain (R)")
+    (answer,) = normalizer.answers(["hand pain (R)"], k=3)
+    assert (answer.concept, answer.status, answer.reason) == ("R", Status.NEAR, "")
+    assert [one.concept for one in answer.candidates] == ["R", "L", "F"]
+    assert answer.margin == pytest.approx(0.96)  # before "far", not behind the other side
+
+
+def test_where_all_that_is_near_contradicts_the_row_says_so():
+    vectors = {"Drug 0.25 MG": [1, 0], "Drug 0.5 MG": [0.96, 0.28], "far": [0, 1]}
+    normalizer = normalizer_of(vectors, ["D25", "D5", "F"], "drug 25 mcg")
+    (answer,) = normalizer.answers(["drug 25 mcg"])
+    assert (answer.concept, answer.status) == ("D25", Status.DIFFERS)
+    assert answer.reason == "differs: strength"
+    normalizer.rule = Rule(measured=Confidence(9.0, 0.0, 0.0), least_confidence=0.5)
+    (answer,) = normalizer.answers(["drug 25 mcg"])  # a precision is asked for
+    assert (answer.concept, answer.status) == (None, Status.NO_ANSWER)
+    assert answer.reason == "differs: strength"
+
+
+def test_a_concept_that_says_the_side_comes_before_one_that_lacks_it():
+    vectors = {"Pain of hand": [1, 0], "Pain of right hand": [0.96, 0.28], "far": [0, 1]}
+    normalizer = normalizer_of(vectors, ["H", "R", "F"], "hand pain R")
+    (answer,) = normalizer.answers(["hand pain R"])
+    assert (answer.concept, answer.reason) == ("R", "")
+    further = vectors | {"Pain of right hand": [0.6, 0.8]}
+    (answer,) = normalizer_of(further, ["H", "R", "F"], "hand pain R").answers(["hand pain R"])
+    assert (answer.concept, answer.status, answer.reason) == ("H", Status.NEAR, "lost: side")
+
+
+def test_one_agreeing_name_of_a_concept_is_enough():
+    vectors = {"Diabetes": [1, 0], "Diabetes type 2": [0.8, 0.6], "Diabetes type 1": [0.97, 0.24]}
+    normalizer = normalizer_of(vectors, ["D2", "D2", "D1"], "type II diabetes")
+    (answer,) = normalizer.answers(["type II diabetes"])
+    assert (answer.concept, answer.reason) == ("D2", "")
+    assert answer.candidates[0].term == "Diabetes type 2"
+
+
+def test_strengths_are_looked_for_beyond_the_nearest_terms():
+    """The right one is the 41st of 41: all are of the same drug."""
+    strengths = [f"Drug {number} MG" for number in range(1, 41)]
+    vectors = {term: [1, 0] for term in strengths} | {"Drug 0.025 MG": [0.99, 0.141]}
+    vectors |= {"far": [0, 1]}
+    normalizer = normalizer_of(vectors, [*strengths, "right", "far"], "drug 25 mcg")
+    (answer,) = normalizer.answers(["drug 25 mcg"])
+    assert (answer.concept, answer.status) == ("right", Status.NEAR)
 
 
 def test_where_nothing_tells_them_apart_it_is_tied():
@@ -129,9 +179,10 @@ def test_where_nothing_tells_them_apart_it_is_tied():
 
 
 def test_all_ties_are_counted_however_many():
-    vectors = {f"term {number}": [1, 0] for number in range(30)} | {"far": [0, 1]}
+    vectors = {f"term {'x' * number}z": [1, 0] for number in range(30)} | {"far": [0, 1]}
     concepts = [f"C{number}" for number in range(31)]
-    (answer,) = normalizer_of(vectors, concepts, "term 9x").answers(["term 9x"], k=2)
+    mention = "term xxxxxxxxxy"
+    (answer,) = normalizer_of(vectors, concepts, mention).answers([mention], k=2)
     assert (answer.concept, answer.ties, len(answer.candidates)) == ("C9", 29, 2)
 
 

@@ -1,0 +1,214 @@
+"""What a mention says beside the name in it: denied, suspected, of the family, in the past.
+
+The method is that of NegEx and ConText: phrases before or behind a name say in what context it
+stands, until a phrase ends their scope; some phrases only look like that and belong to the name. A
+mention is short, so the name is what remains when the phrases at its ends are taken off.
+
+References:
+  Chapman et al., A simple algorithm for identifying negated findings and diseases in discharge
+  summaries, Journal of Biomedical Informatics 34, 2001.
+  Harkema et al., ConText: an algorithm for determining negation, experiencer, and temporal status
+  from clinical reports, Journal of Biomedical Informatics 42, 2009.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from data_pipeline.files.tables import tab_separated
+from data_pipeline.process import BadInput, did_you_mean
+
+_CONTEXTS = ("negated", "possible", "hypothetical", "family", "history")
+# The rules that are always used, a file for each language. No phrase of one is a word of another.
+OWN_RULES = tuple(Path(__file__).with_name(f"context_{one}.tsv") for one in ("en", "de"))
+
+_LINK, _NAME, _END = "link", "name", "end"
+_KINDS = (*_CONTEXTS, _LINK, _NAME, _END)
+_BEFORE, _START, _AFTER, _ANYWHERE = "before", "start", "after", ""
+_PLACES = {_LINK: (_BEFORE, _AFTER), _NAME: (_ANYWHERE,), _END: (_ANYWHERE,)}
+_OF_A_CONTEXT = (_BEFORE, _START, _AFTER)
+_FEWEST = 2  # letters of a name
+_EDGE = " \t\u00a0.,;:=-–()[]{}\"'"
+_WORD = re.compile(r"\w+")
+_WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+_STOP = re.compile(r"[,;:.(]")
+# Brackets as signs that a phrase may have: "fever (no)" is "fever: no".
+_WITHOUT_BRACKETS = str.maketrans("([{)]}", ":::   ")
+
+
+class _Rule(NamedTuple):
+    phrase: str
+    kind: str
+    place: str
+
+
+class InContext(NamedTuple):
+    """A mention, taken apart.
+
+    Attributes:
+      contexts: of _CONTEXTS, in their order; none where the mention is a name alone.
+      name: what is left without the phrases; the mention itself where there are none.
+    """
+
+    contexts: tuple[str, ...]
+    name: str
+
+
+class ContextRules:
+    """Phrases that tell the context of a name.
+
+    Args:
+      paths: files of phrase<TAB>kind<TAB>place, read as one; lines that begin with # are comments.
+        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Kind is one of _CONTEXTS,
+        with the place "before" (the name), "after" or "start" (of the mention alone); "link", a
+        phrase that may stand between another and the name ("before" or "after" this); "name", which
+        looks like one of these but belongs to a name; or "end", which ends the scope of what is
+        before it.
+
+    Raises:
+      BadInput: a file that cannot be read, or a broken line.
+    """
+
+    def __init__(self, paths: Sequence[Path] = OWN_RULES):
+        rules = [rule for path in paths for rule in _read(path)]
+        rules.sort(key=lambda one: -len(one.phrase))  # "no evidence of" before "no"
+
+        def joined(kinds: Sequence[str], *places: str) -> tuple[str, dict[str, str]]:
+            some = [one for one in rules if one.kind in kinds and one.place in places]
+            named = [f"(?P<r{number}>{_pattern(one.phrase)})" for number, one in enumerate(some)]
+            kinds_of = {f"r{number}": one.kind for number, one in enumerate(some)}
+            return f"(?:{'|'.join(named) or '(?!)'})", kinds_of
+
+        def compiled(pattern: str) -> re.Pattern[str]:
+            return re.compile(pattern, re.IGNORECASE)
+
+        first, self._of_first = joined(_CONTEXTS, _BEFORE, _START)
+        later, _ = joined(_CONTEXTS, _BEFORE)
+        last, self._of_last = joined(_CONTEXTS, _AFTER)
+        link_before, _ = joined((_LINK,), _BEFORE)
+        link_after, _ = joined((_LINK,), _AFTER)
+        name, _ = joined((_NAME,), _ANYWHERE)
+        end, _ = joined((_END,), _ANYWHERE)
+        self._first, self._last = compiled(first), compiled(rf"{last}\s*$")
+        self._later = compiled(rf"(?:[,;.]\s*|(?<!\w){_unnamed(end)}\s*){_unnamed(later)}")
+        self._link_before, self._link_after = compiled(link_before), compiled(rf"{link_after}\s*$")
+        self._name, self._name_last = compiled(name), compiled(rf"{name}\s*$")
+        self._end = compiled(end)
+        common = frozenset(
+            word for one in rules if one.kind == _LINK for word in _WORD.findall(one.phrase.lower())
+        )
+        of_contexts = [one.phrase for one in rules if one.kind in _CONTEXTS]
+        self._needed = frozenset().union(*(_needed(one, common) for one in of_contexts))
+
+    def read(self, mention: str) -> InContext:
+        """The contexts of a mention and the name in it."""
+        if self._needed.isdisjoint(_WORD_OR_SIGN.findall(mention.lower())):
+            return InContext((), mention)
+        found: list[str] = []
+        text = self._up_to_end(self._of_beginning(mention, found), found)
+        text = self._of_ending(text, found)
+        if not found and (later := self._later.search(mention)):  # "cough, no fever"
+            part = mention[later.start() :].lstrip(_EDGE)
+            if (end := self._end.match(part)) is not None:
+                part = part[end.end() :].lstrip(_EDGE)
+            text = self._up_to_end(self._of_beginning(part, found), found)
+        name = text.strip(_EDGE)
+        if not found or sum(map(str.isalpha, name)) < _FEWEST:
+            return InContext((), mention)
+        return InContext(tuple(one for one in _CONTEXTS if one in found), name)
+
+    def _up_to_end(self, text: str, found: list[str]) -> str:
+        end = self._end.search(text) if found else None
+        return text[: end.start()] if end and end.start() else text
+
+    def _of_beginning(self, text: str, found: list[str]) -> str:
+        """Takes phrases off the beginning; adds their kinds to `found`."""
+        begun = text.lstrip(_EDGE)
+        denied = 0
+        while True:
+            rest = begun
+            while link := self._link_before.match(rest):
+                rest = rest[link.end() :].lstrip(_EDGE)
+            for part in dict.fromkeys((begun, rest)):
+                phrase = None if self._name.match(part) else self._first.match(part)
+                if phrase is not None:
+                    break
+            else:
+                return rest if found else text
+            kind = self._of_first[str(phrase.lastgroup)]
+            behind = part[phrase.end() :]
+            denied = denied + 1 if kind == "negated" else 0
+            found.append(kind)
+            if denied == 2:  # "denies no fever": nobody knows
+                found[:] = [one for one in found if one != "negated"] + ["possible"]
+            if _STOP.match(behind.lstrip()):
+                denied = 0
+            begun = behind.lstrip(_EDGE)
+
+    def _of_ending(self, text: str, found: list[str]) -> str:
+        """Takes phrases off the end; adds their kinds to `found`."""
+        while True:
+            text = text.rstrip(_EDGE)
+            flat = text.translate(_WITHOUT_BRACKETS)
+            phrase = None if self._name_last.search(flat) else self._last.search(flat)
+            if phrase is None or not phrase.start():
+                return text
+            found.append(self._of_last[str(phrase.lastgroup)])
+            text = text[: phrase.start()].rstrip(_EDGE)
+            while (link := self._link_after.search(text)) and link.start():
+                text = text[: link.start()].rstrip(_EDGE)
+
+
+def _unnamed(pattern: str) -> str:
+    """A pattern whose groups have no names, which may stand but once."""
+    return re.sub(r"\(\?P<r\d+>", "(?:", pattern)
+
+
+def _pattern(phrase: str) -> str:
+    """The pattern of a phrase: whole words, any blanks between them, (a|b) for either."""
+    # What may be absent takes its blank along.
+    phrase = re.sub(r" \(([^()]*)\|\)", lambda one: f"( {one[1].replace('|', '| ')}|)", phrase)
+    phrase = re.sub(r"\(([^()]*)\|\) ", lambda one: f"({one[1].replace('|', ' |')} |)", phrase)
+    signs = [sign if sign in "(|)" else re.escape(sign) for sign in phrase]
+    pattern = "".join("(?:" if sign == "(" else sign for sign in signs)
+    # Between words there is a blank, around a sign there may be none.
+    pattern = re.sub(r"(?<=\w)\\ (?=\w)", r"\\s+", pattern).replace("\\ ", r"\s*")
+    return rf"(?:(?<!\w)(?<!\w-)|(?!\w)){pattern}(?:(?!\w)(?![-/]\w)|(?<!\w))"
+
+
+def _needed(phrase: str, common: frozenset[str]) -> frozenset[str]:
+    """Words and signs of which a mention has one where it has the phrase."""
+    words = frozenset(_WORD.findall(phrase.lower()))
+    return words - common or words or frozenset(phrase) - frozenset(" (|)")
+
+
+def _read(path: Path) -> list[_Rule]:
+    rules = []
+    for number, fields in tab_separated(path):
+        if fields[0].startswith("#"):
+            continue
+        phrase, kind, place = (*fields, "", "")[:3]
+        if kind not in _KINDS or len(fields) > 3:
+            raise BadInput(
+                f"{path}:{number}: found {fields!r}; expected phrase<TAB>kind<TAB>place, a "
+                f"kind of {', '.join(_KINDS)}{did_you_mean(kind, list(_KINDS))}"
+            )
+        places = _PLACES.get(kind, _OF_A_CONTEXT)
+        if place not in places:
+            expected = " or ".join(places) or "none"
+            raise BadInput(
+                f"{path}:{number}: found the place {place!r} of {phrase!r}; expected {expected}, "
+                f"as for all phrases of the kind {kind}"
+            )
+        try:
+            re.compile(_pattern(phrase))
+        except re.error as error:
+            raise BadInput(
+                f"{path}:{number}: found {phrase!r}, whose brackets do not close; expected "
+                "(a|b) for either of two"
+            ) from error
+        rules.append(_Rule(phrase, kind, place))
+    return rules
