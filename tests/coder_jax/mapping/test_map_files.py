@@ -112,9 +112,9 @@ def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status):
     terms = local_terms("list", ["no fever"], {}, None)
     for form in FORMS:
         write_map(form, tmp_path / form, [answer], DICTIONARY, terms, {})
-    (row,) = csv.DictReader((tmp_path / "stcm").open())
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "stcm").read_text()))
     assert (row["target_concept_id"], row["target_vocabulary_id"]) == ("0", "None")
-    (row,) = csv.DictReader((tmp_path / "usagi").open())
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
     assert (row["mappingStatus"], row["conceptId"]) == ("UNCHECKED", "437663")
     assert row["comment"] == "negated"
     assert "\tskos:relatedMatch\tconcept:437663\t" in (tmp_path / "sssom").read_text()

@@ -181,7 +181,7 @@ def test_where_nothing_tells_them_apart_it_is_tied():
 def test_all_ties_are_counted_however_many():
     vectors = {f"term {'x' * number}z": [1, 0] for number in range(30)} | {"far": [0, 1]}
     concepts = [f"C{number}" for number in range(31)]
-    mention = "term xxxxxxxxxy"
+    mention = "term xxxxxxxxxyy"
     (answer,) = normalizer_of(vectors, concepts, mention).answers([mention], k=2)
     assert (answer.concept, answer.ties, len(answer.candidates)) == ("C9", 29, 2)
 
@@ -218,11 +218,11 @@ def test_an_acronym_in_capitals_is_no_word():
 
 
 def test_what_is_more_likely_wrong_than_right_is_doubtful():
-    vectors = {"alpha": [1, 0], "beta": [0, 1]}
-    normalizer = normalizer_of(vectors, ["A", "B"], "gamma ray")
+    vectors = {"cough": [1, 0], "fever": [0, 1]}
+    normalizer = normalizer_of(vectors, ["A", "B"], "chest ache")
     for intercept, status in ((-1.0, Status.DOUBTFUL), (1.0, Status.NEAR)):
         normalizer.rule = Rule(measured=Confidence(intercept, 0.0, 0.0))
-        (answer,) = normalizer.answers(["gamma ray"])
+        (answer,) = normalizer.answers(["chest ache"])
         assert (answer.concept, answer.status) == ("A", status)
 
 
