@@ -449,7 +449,8 @@ _GREEK_SIGN = re.compile(f"[{''.join(_GREEK)}]")
 _AS_BETA = re.compile(r"(?<![^\W_])[ßẞ](?=[\d\s-]|$)|(?<=-)[ßẞ](?![^\W_])")
 _AS_LETTER = re.compile(r"(?<![\w-])([ab])-(?=[a-z]{5})")  # b-thalassaemia; B-cell is none
 _ONE_SIDE = re.compile(
-    r"(?<![\w/'’.&-])([LlRr])(?:\.(?!\s*[a-z])(?!\w)|(?![\w/'’.&-]))(?!\s\d)|\(([LlRr])\)(?!-)"
+    r"(?<![\w/'’.&-])([LlRr])(?:\.(?!\s*[a-z])(?!\w)|(?=-sided?\b)|(?![\w/'’.&-]))(?!\s\d)"
+    r"|\(([LlRr])\)(?!-(?!sided?\b))"
     r"|(?<![\w-])(li|re)(?:\.(?!\w)|(?=\s*$|\s*\)))"
 )
 _BOTH_SIDES = re.compile(r"(?<![\w/])b/l(?![\w/])", re.IGNORECASE)
