@@ -478,12 +478,12 @@ def test_a_side_is_kept_or_said_to_be_lost(rows_of):
         "R Leg numbness": "RLN",
         "ß-thalassaemia": "B",
         "knee pain rt": "KNEE",
-        # The general concept is far nearer than that of the side, so it is the answer.
-        "fracture hand (R)": "FH",
+        "fracture hand (R)": "FRH",
+        "fracture hand L": "FLH",
     }
     rows = rows_of(terms, mentions)
     assert [row["concept"] for row in rows] == list(mentions.values())
-    assert [row["reason"] for row in rows] == ["", "", "lost: side", "lost: side"]
+    assert [row["reason"] for row in rows] == ["", "", "lost: side", "", ""]
 
 
 def test_with_a_list_of_abbreviations_the_side_is_found(rows_of, tmp_path):

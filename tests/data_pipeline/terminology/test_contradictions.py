@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_pipeline.terminology.contradictions import contradiction
+from data_pipeline.terminology.contradictions import contradiction, sides_in_words
 
 SAME = [
     # strengths, in whatever unit and writing
@@ -151,3 +151,22 @@ def test_signs_of_other_scripts_are_no_stumbling_block():
             contradiction(one, other)
     assert contradiction("5 ㎎", "6 mg").differs == ("strength",)
     assert contradiction("Grad Ⅲ", "grade 2").differs == ("grade",)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("fracture hand (R)", "fracture hand right"),
+        ("R leg numbness", "right leg numbness"),
+        ("lt. knee", "left knee"),
+        ("RT KNEE", "right KNEE"),
+        ("L-sided pain", "left-sided pain"),
+        ("L5 radiculopathy", "L5 radiculopathy"),
+        ("oxygen 2 L/min", "oxygen 2 L/min"),
+        ("L-dopa", "L-dopa"),
+        ("RT-PCR", "RT-PCR"),
+        ("C. difficile", "C. difficile"),
+    ],
+)
+def test_sides_in_words(name, written):
+    assert sides_in_words(name) == written
