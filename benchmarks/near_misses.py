@@ -208,7 +208,7 @@ def _counts(asked: Sequence[_Mention], answers: Sequence[Any]) -> Mapping[str, M
     for one, answer in zip(asked, answers, strict=True):
         is_right = answer.concept == one.concept
         is_marked = bool(answer.candidates and answer.candidates[0].differs)
-        counts[one.kind] += Counter(
+        counts[one.kind].update(
             mentions=1,
             right=int(is_right),
             wrong=int(not is_right),

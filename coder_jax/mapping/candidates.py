@@ -13,7 +13,7 @@ from coder_jax.encoding.search import search
 from coder_jax.mapping.coded_list import KINDS, Candidate
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.contradictions import contradiction
+from data_pipeline.terminology.contradictions import contradiction, sides_in_words
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 # Letters complement vectors of word pieces, which are weak at typing errors and at names of another
@@ -99,6 +99,7 @@ class Candidates:
 
         Fewer than k where the dictionary has fewer, or letters alone find no others.
         """
+        strings = self._written_out(strings)
         vectors = self._vectors(strings)
         found: list[list[Candidate]] = [[] for _ in strings]
         open_rows = list(range(len(strings)))
@@ -123,6 +124,7 @@ class Candidates:
 
         The terms are compared once; None where none is found.
         """
+        strings = self._written_out(strings)
         compared = self._compared(strings, self._vectors(strings), _LOOKED_AT)
         return [
             [
@@ -131,6 +133,9 @@ class Candidates:
             ]
             for weight in weights
         ]
+
+    def _written_out(self, strings: Sequence[str]) -> Sequence[str]:
+        return [sides_in_words(one) for one in strings] if self.compare else strings
 
     def _vectors(self, strings: Sequence[str]) -> np.ndarray:
         """float32 [q, D]: vectors of the strings; zeros where vectors do not count."""

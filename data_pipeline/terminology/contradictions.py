@@ -449,9 +449,11 @@ _GREEK_SIGN = re.compile(f"[{''.join(_GREEK)}]")
 _AS_BETA = re.compile(r"(?<![^\W_])[ßẞ](?=[\d\s-]|$)|(?<=-)[ßẞ](?![^\W_])")
 _AS_LETTER = re.compile(r"(?<![\w-])([ab])-(?=[a-z]{5})")  # b-thalassaemia; B-cell is none
 _ONE_SIDE = re.compile(
-    r"(?<![\w/'’.&-])([LlRr])(?:\.(?!\s*[a-z])(?!\w)|(?![\w/'’.&-]))(?!\s\d)|\(([LlRr])\)(?!-)"
+    r"(?<![\w/'’.&-])([LlRr])(?:\.(?!\s*[a-z])(?!\w)|(?=-sided?\b)|(?![\w/'’.&-]))(?!\s\d)"
+    r"|\(([LlRr])\)(?!-(?!sided?\b))"
     r"|(?<![\w-])(li|re)(?:\.(?!\w)|(?=\s*$|\s*\)))"
 )
+_SHORT_SIDE = re.compile(r"(?<![\w-])([LlRr])[Tt]\b\.?(?!-)")
 _BOTH_SIDES = re.compile(r"(?<![\w/])b/l(?![\w/])", re.IGNORECASE)
 _FROM_TO = re.compile(r"\b(left|right)[\s-]+to[\s-]+(?:left|right)\b", re.IGNORECASE)
 _LEFT_AND_RIGHT = re.compile(
@@ -469,17 +471,31 @@ _PREFIXES = dict.fromkeys(("non", "nicht"), _FEWEST_OF_WORD) | dict.fromkeys(
 _NO_OPPOSITES = ("radiation", "specified")  # irradiation; "not otherwise specified" is unspecified
 
 
+def _side_of(found: re.Match[str]) -> str:
+    """The side that a match of _ONE_SIDE stands for; "" for "5 L", which may be a volume."""
+    sign = next(filter(None, found.groups())).lower()
+    before = found.string[: found.start()].rstrip()
+    if found[1] and before[-1:].isdigit() and found.string[found.start() - 1].isspace():
+        return ""
+    return "left" if sign[0] == "l" else "right"
+
+
+def sides_in_words(name: str) -> str:
+    """A name with L, (R), lt and the like as left and right, which encoders know."""
+    if _MAY_BE_SHORT.isdisjoint(_LETTERS.findall(name.lower())):
+        return name
+    name = _ONE_SIDE.sub(lambda found: _side_of(found) or found[0], name)
+    return _SHORT_SIDE.sub(lambda found: "left" if found[1] in "lL" else "right", name)
+
+
 def _sides(text: str, said: dict[str, set[str]]) -> str:
     """Collects sides written as letters, and ways such as left to right; returns the rest."""
 
     def take(found: re.Match[str]) -> str:
-        sign = next(filter(None, found.groups())).lower()
-        before = found.string[: found.start()].rstrip()
-        if found[1] and before[-1:].isdigit() and found.string[found.start() - 1].isspace():
-            return found[0]  # "5 L" may be a volume
-        said.setdefault("side", set()).update(
-            ("left", "one") if sign[0] == "l" else ("right", "one")
-        )
+        side = _side_of(found)
+        if not side:
+            return found[0]
+        said.setdefault("side", set()).update((side, "one"))
         return " "
 
     def take_way(found: re.Match[str]) -> str:
@@ -529,7 +545,8 @@ class _Values(NamedTuple):
 _DOTS = str.maketrans("İı", "Ii")  # patterns take them for i, but their lower case is another
 _DIGITS = re.compile(r"\d+")
 _LONGEST_UNIT = 12
-_MAY_BE_SIDES = {"l", "r", "li", "re", "b", "left", "right"}
+_MAY_BE_SHORT = {"l", "r", "li", "re", "lt", "rt"}
+_MAY_BE_SIDES = _MAY_BE_SHORT | {"b", "left", "right"}
 # Names without digits that have none of these words are not searched for numerals.
 _MAY_BE_NUMERALS = {
     *_SCALES,

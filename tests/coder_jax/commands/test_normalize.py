@@ -646,12 +646,21 @@ def test_a_side_is_kept_or_said_to_be_lost(rows_of):
         "KNEE": "Knee pain",
     }
     mentions = {
-        "fracture hand (R)": "FRH",
-        "fracture hand L": "FLH",
         "R Leg numbness": "RLN",
         "ß-thalassaemia": "B",
         "knee pain rt": "KNEE",
+        "fracture hand (R)": "FRH",
+        "fracture hand L": "FLH",
     }
     rows = rows_of(terms, mentions)
     assert [row["concept"] for row in rows] == list(mentions.values())
-    assert [row["reason"] for row in rows] == ["", "", "", "", "lost: side"]
+    assert [row["reason"] for row in rows] == ["", "", "lost: side", "", ""]
+
+
+def test_with_a_list_of_abbreviations_the_side_is_found(rows_of, tmp_path):
+    terms = {"FLH": "Fracture of left hand", "FRH": "Fracture of right hand", "FH": "Hand fracture"}
+    (tmp_path / "short.tsv").write_text("R\tright\nL\tleft\nfx\tfracture\n")
+    mentions = {"fracture hand (R)": "FRH", "fracture hand L": "FLH", "fx L hand": "FLH"}
+    rows = rows_of(terms, mentions, "--abbreviations", tmp_path / "short.tsv")
+    assert [row["concept"] for row in rows] == list(mentions.values())
+    assert {row["reason"] for row in rows} == {""}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_pipeline.terminology.contradictions import contradiction
+from data_pipeline.terminology.contradictions import contradiction, sides_in_words
 
 SAME = [
     # strengths, in whatever unit and writing
@@ -32,6 +32,7 @@ SAME = [
     ("ceftriaxone IV", "Ceftriaxone"),
     ("oxygen 2 L/min", "Oxygen 2 liters per minute"),
     ("fragile X", "Fragile X syndrome"),
+    ("L-dopa, (R)-warfarin", "Levodopa and right heart failure"),
     ("B-cell lymphoma", "Lymphoma, B cell"),
     ("anaemia secondary to CKD", "Primary anaemia"),
     ("unspecified asthma", "Asthma, not otherwise specified"),
@@ -94,6 +95,8 @@ DIFFERENT = [
     ("THR right", "Left total hip replacement", "side"),
     ("fracture hand (R)", "Fracture of left hand", "side"),
     ("R leg numbness", "left leg numbness", "side"),
+    ("(R)-sided pain", "Left-sided pain", "side"),
+    ("L-sided pain", "Right-sided pain", "side"),
     ("Hüft-TEP re.", "left hip replacement", "side"),
     ("left hydronephrosis", "Bilateral hydronephrosis", "side"),
     ("left to right shunt", "Right-to-left shunt", "side"),
@@ -148,3 +151,22 @@ def test_signs_of_other_scripts_are_no_stumbling_block():
             contradiction(one, other)
     assert contradiction("5 ㎎", "6 mg").differs == ("strength",)
     assert contradiction("Grad Ⅲ", "grade 2").differs == ("grade",)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("fracture hand (R)", "fracture hand right"),
+        ("R leg numbness", "right leg numbness"),
+        ("lt. knee", "left knee"),
+        ("RT KNEE", "right KNEE"),
+        ("L-sided pain", "left-sided pain"),
+        ("L5 radiculopathy", "L5 radiculopathy"),
+        ("oxygen 2 L/min", "oxygen 2 L/min"),
+        ("L-dopa", "L-dopa"),
+        ("RT-PCR", "RT-PCR"),
+        ("C. difficile", "C. difficile"),
+    ],
+)
+def test_sides_in_words(name, written):
+    assert sides_in_words(name) == written
