@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from short_run import Stops, config, one_device
+from short_run import Stops, config, one_device, source_for
+from tiny_bert import write_model
 
 from coder_jax.__main__ import main
 from coder_jax.export import folder as folder_module
@@ -424,6 +425,16 @@ def test_no_system_is_more_than_three_classes_deep():
     for system in _SYSTEMS.values():
         chain = [one for one in system.__mro__ if issubclass(one, System)]
         assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))
+
+
+def test_capitals_that_are_made_small_are_told_by_the_first_host(tmp_path, capsys, monkeypatch):
+    write_model(tmp_path / "bert", more=["Heart"])
+    source = source_for(tmp_path / "bert")
+    system = config(tmp_path / "bert", tmp_path / "run").system.resolved()
+    for times in (1, 0):
+        system.load_initial(source)
+        assert capsys.readouterr().err.count("have capitals (such as Heart)") == times
+        monkeypatch.setattr(encoder_system, "is_first", lambda: False)
 
 
 def test_an_encoder_that_makes_vectors_otherwise_is_told(tmp_path, capsys):
