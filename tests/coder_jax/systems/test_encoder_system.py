@@ -158,7 +158,10 @@ def test_what_could_not_be_exported_is_not_trained(model, source, tmp_path, monk
 
     for opens, message in (
         (wrong, "could not be exported: RuntimeError: the export opened by transformers gives"),
-        (broken(TypeError("no such\nkey")), "could not be exported: TypeError: no such. Tried"),
+        (
+            broken(TypeError("no such\nkey")),
+            "could not be exported: TypeError: no such. This was tried",
+        ),
     ):
         monkeypatch.setattr(folder_module, "transformers_vectors", opens)
         with one_device(), pytest.raises(BadInput, match=message):
@@ -193,8 +196,8 @@ def test_hosts_but_the_first_try_no_export(model, source, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ImportError("no _lzma"), "could not be made here (ImportError: no _lzma); the real one"),
-        (OSError(28, "No space left on device"), "could not be made here (OSError: [Errno 28]"),
+        (ImportError("no _lzma"), "not be tried here (ImportError: no _lzma): training goes on"),
+        (OSError(28, "No space left on device"), "could not be tried here (OSError: [Errno 28]"),
     ],
 )
 def test_what_this_machine_lacks_stops_no_training(
@@ -220,7 +223,7 @@ def test_without_pytorch_the_files_are_written_all_the_same(
         train(config(model, tmp_path / "run"), Stops(source, after=0))
     assert "export" not in capsys.readouterr().out
     monkeypatch.setattr(folder_module, "write_model", broken(ValueError("not to be written")))
-    with one_device(), pytest.raises(BadInput, match="not to be written. Tried with its initial"):
+    with one_device(), pytest.raises(BadInput, match="not to be written. This was tried"):
         train(config(model, tmp_path / "other"), source)
 
 
