@@ -435,12 +435,15 @@ def try_export(
         except (BadInput, Stopped):
             raise
         except (OSError, SafetensorError, ImportError) as error:
-            log(f"a trial export could not be made here ({_in_a_line(error)}); the real one may")
+            log(
+                f"an export could not be tried here ({_in_a_line(error)}): training goes on, and "
+                "`export` will need it"
+            )
         except Exception as error:  # libraries have exceptions of all kinds
             raise BadInput(
-                f"what this run trains could not be exported: {_in_a_line(error)}. Tried with its "
-                "initial encoder, and nothing was trained yet: give another encoder, or its "
-                "tokenizer as the library has it"
+                f"what this run trains could not be exported: {_in_a_line(error)}. This was tried "
+                "with its initial encoder, and nothing was trained yet: give another --init, or "
+                "mend its tokenizer and build the dataset with it"
             ) from error
 
 
@@ -544,9 +547,9 @@ def _write_tokenizer(
     of_padding = (name for name in ("[PAD]", "<pad>") if backend.token_to_id(name) is not None)
     tokens = {
         "pad_token": next(of_padding, backend.id_to_token(closing)),
+        **{name: str(token) for name, token in tokenizer.special_tokens_map.items() if token},
         "cls_token": backend.id_to_token(opening),
         "sep_token": backend.id_to_token(closing),
-        **{name: str(token) for name, token in tokenizer.special_tokens_map.items() if token},
     }
     names = (f"{role}_token" for role in _ROLES)
     tokens = {name: tokens[name] for name in names if name in tokens}

@@ -57,10 +57,9 @@ def test_row_i_is_line_i(model, tmp_path, capsys):
 
 def test_capitals_that_are_made_small_are_told_once(tmp_path, capsys):
     write_model(tmp_path / "model", more=["Heart"])
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("Heart\n")
+    (tmp_path / "terms.txt").write_text("Heart\n")
     words = ["--model", tmp_path / "model", "--out", tmp_path / "vectors.npy"]
-    assert run(*words, tmp_path / "a.txt", tmp_path / "b.txt") == 0
+    assert run(*words, tmp_path / "terms.txt") == 0
     printed = capsys.readouterr().err
     assert printed.count("have capitals") == 1 and "(such as Heart)" in printed
 

@@ -160,16 +160,6 @@ def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkey
     assert shown == [("1", "left"), ("2", "left"), ("2", "in all")]
 
 
-def test_capitals_that_are_made_small_are_told_once(tmp_path, capsys):
-    write_model(tmp_path / "bert", more=["Heart"])
-    write_tiny_dataset(tmp_path / "data", tmp_path / "bert")
-    flags = ["--init", tmp_path / "bert", *SIZES, "--steps", "1", "--warmup-steps", "0"]
-    assert main(words(tmp_path, "run", *flags, "--quiet")) == 0
-    printed = capsys.readouterr()
-    assert printed.err.count("have capitals") == 1 == len(printed.err.splitlines())
-    assert printed.out == ""
-
-
 def test_epochs_say_how_long_a_run_is(folder, capsys):
     def train(out, *flags):
         return main(words(folder, out, "--init", folder / "bert", *SIZES, *flags))

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from short_run import Stops, config, one_device
+from short_run import Stops, config, one_device, source_for
+from tiny_bert import write_model
 
 from coder_jax.__main__ import main
 from coder_jax.export import folder as folder_module
@@ -157,7 +158,10 @@ def test_what_could_not_be_exported_is_not_trained(model, source, tmp_path, monk
 
     for opens, message in (
         (wrong, "could not be exported: RuntimeError: the export opened by transformers gives"),
-        (broken(TypeError("no such\nkey")), "could not be exported: TypeError: no such. Tried"),
+        (
+            broken(TypeError("no such\nkey")),
+            "could not be exported: TypeError: no such. This was tried",
+        ),
     ):
         monkeypatch.setattr(folder_module, "transformers_vectors", opens)
         with one_device(), pytest.raises(BadInput, match=message):
@@ -192,8 +196,8 @@ def test_hosts_but_the_first_try_no_export(model, source, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ImportError("no _lzma"), "could not be made here (ImportError: no _lzma); the real one"),
-        (OSError(28, "No space left on device"), "could not be made here (OSError: [Errno 28]"),
+        (ImportError("no _lzma"), "not be tried here (ImportError: no _lzma): training goes on"),
+        (OSError(28, "No space left on device"), "could not be tried here (OSError: [Errno 28]"),
     ],
 )
 def test_what_this_machine_lacks_stops_no_training(
@@ -219,7 +223,7 @@ def test_without_pytorch_the_files_are_written_all_the_same(
         train(config(model, tmp_path / "run"), Stops(source, after=0))
     assert "export" not in capsys.readouterr().out
     monkeypatch.setattr(folder_module, "write_model", broken(ValueError("not to be written")))
-    with one_device(), pytest.raises(BadInput, match="not to be written. Tried with its initial"):
+    with one_device(), pytest.raises(BadInput, match="not to be written. This was tried"):
         train(config(model, tmp_path / "other"), source)
 
 
@@ -424,6 +428,16 @@ def test_no_system_is_more_than_three_classes_deep():
     for system in _SYSTEMS.values():
         chain = [one for one in system.__mro__ if issubclass(one, System)]
         assert len(chain) <= 3, " > ".join(one.__name__ for one in reversed(chain))
+
+
+def test_capitals_that_are_made_small_are_told_by_the_first_host(tmp_path, capsys, monkeypatch):
+    write_model(tmp_path / "bert", more=["Heart"])
+    source = source_for(tmp_path / "bert")
+    system = config(tmp_path / "bert", tmp_path / "run").system.resolved()
+    for times in (1, 0):
+        system.load_initial(source)
+        assert capsys.readouterr().err.count("have capitals (such as Heart)") == times
+        monkeypatch.setattr(encoder_system, "is_first", lambda: False)
 
 
 def test_an_encoder_that_makes_vectors_otherwise_is_told(tmp_path, capsys):
