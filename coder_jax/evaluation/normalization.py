@@ -301,7 +301,11 @@ def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -
     """The row of a record for all mentions and, if it differs, that of the reachable ones."""
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable
-    assert unreachable is not None, "records of this kind have it"
+    if unreachable is None:
+        raise BadInput(
+            f"{record.benchmark}: found results without those of the reachable mentions; expected "
+            "them, as all results of this kind have them: score it again"
+        )
     whole = record.scores, record.intervals
     parts = [(record.benchmark, counts["mentions"], counts["unreachable"], *whole)]
     reachable = unreachable.scores_of_reachable

@@ -378,7 +378,14 @@ def _read_json_item(folder: Path, item: str) -> dict[str, Any]:
     alone = _this_host()
     handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
     with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
-        return reader.restore(folder / item)
+        return _object(reader.restore(folder / item), item)
+
+
+def _object(found: Any, item: str) -> dict[str, Any]:
+    """What a JSON item of a checkpoint holds; Damaged if it is no object."""
+    if not isinstance(found, dict):
+        raise _Damaged(f"{item} holds {str(found)[:80]}, where an object was saved")
+    return found
 
 
 def _this_host() -> ocp.options.MultiprocessingOptions:
@@ -615,6 +622,8 @@ class Checkpoints:
             **{name: ocp.args.JsonRestore() for name in ("identity", "notes", "checksums")}
         )
         saved = _or_damaged(lambda: self.manager.restore(step, args=texts))
+        for item in ("identity", "notes", "checksums"):
+            _object(saved[item], item)
         then = as_it_was(this_run, saved.identity)
         check_identity(saved.identity, then, f"checkpoint {self.folder / str(step)}")
         restored = _or_damaged(lambda: self.manager.restore(step, args=arrays))

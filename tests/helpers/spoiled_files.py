@@ -66,7 +66,11 @@ def spoiled_json(
         target[last] = value
     numbers = all(type(one) in (int, float) for one in (value, before))
     alike = (
-        numbers or before is None or type(value) is type(before) or bool({"*", *place} & {*shown})
+        (value is GONE and isinstance(target, list))  # a shorter list is whole, too
+        or numbers
+        or before is None
+        or type(value) is type(before)
+        or bool({"*", *place} & {*shown})
     )
     done = "deleted" if value is GONE else f"{value!r:.40}"
     return json.dumps(whole).encode(), f"{'.'.join(map(str, place))}: {done}", alike

@@ -66,6 +66,8 @@ def test_record_names_the_whole_protocol():
     assert row.cells[header.index("folds")] == "2"
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")
+    with pytest.raises(BadInput, match="found results without those of the reachable mentions"):
+        Mentions.table([dataclasses.replace(record, unreachable=None)], options_with(k=(1,)))
 
 
 def test_dictionary_hash_ignores_order_and_sees_a_changed_term():

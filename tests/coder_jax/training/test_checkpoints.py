@@ -260,6 +260,15 @@ def test_a_run_without_scores_has_no_best_checkpoint(out):
         best_step(out)
 
 
+@pytest.mark.parametrize("item", ["identity", "notes", "checksums"])
+def test_an_item_that_is_no_object_is_damage(out, item):
+    (out / "checkpoints" / "6" / item / "metadata").write_text("-1")
+    message = rf"checkpoints/6 cannot be read: {item} holds -1, where an object was saved"
+    with pytest.raises(BadInput, match=f"{message}.*--restore-step 4"):
+        restored(out)
+    assert restored(out, instead=4).step == 4
+
+
 def test_what_a_killed_save_left_is_cleared_and_never_read(out, monkeypatch):
     async def late(path):
         await asyncio.sleep(0.3)
