@@ -64,7 +64,9 @@ def test_what_of_a_dictionary_is_taken():
         return parsed(Options, words)[0].choices()
 
     everything = {"languages": None, "sources": None, "types": None, "keep_suppressed": False}
+    everything["columns"] = {}
     assert chosen() == everything
+    assert chosen("--concept-column", "Kode")["columns"] == {"concept": "Kode"}
     assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
         assert chosen(languages, *words)["languages"] == ["ENG", "FRE"], words
