@@ -67,6 +67,7 @@ def test_what_of_a_dictionary_is_taken():
     everything |= {"keep_suppressed": False, "standard": False, "columns": {}}
     assert chosen() == everything
     assert chosen("--dictionary-standard") == everything | {"standard": True}
+    assert chosen("--concept-column", "Kode")["columns"] == {"concept": "Kode"}
     assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):
         assert chosen(languages, *words)["languages"] == ["ENG", "FRE"], words
