@@ -962,7 +962,7 @@ def _write_maps(
     terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
     for form, path in options.maps.items():
         write_map(form, path, answers, dictionary, terms, decisions)
-        tell(f"{form}: {path}")
+        tell(f"{form}: written to {path}")
 
 
 def _review(

@@ -213,8 +213,8 @@ def _usagi(
                 "assignedReviewer": "",
             }
         )
-    info = [name if name.startswith(_INFO) else _INFO + name for name in terms.others]
-    return _csv(rows, [*_USAGI, *info, *_USAGI_MORE])
+    more = [name if name.startswith(_INFO) else _INFO + name for name in terms.others]
+    return _csv(rows, [*_USAGI, *more, *_USAGI_MORE])
 
 
 def _name(concept: str, dictionary: Dictionary) -> str:

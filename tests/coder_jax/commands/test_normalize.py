@@ -430,7 +430,7 @@ def test_the_mapping_for_other_programs(run_of_normalize_tables, files, capsys):
     (files / "decisions.csv").write_text("mention,concept,decision,note\nn/a,HA,accepted,sure\n")
     maps = ("--map-file", "sssom=map.sssom.tsv", "--map-file", "fhir=map.json")
     rows = run_of_normalize_tables(*common, "--decided", "decisions.csv", *maps)
-    assert "sssom: map.sssom.tsv\nfhir: map.json\n" in capsys.readouterr().err
+    assert "sssom: written to map.sssom.tsv\nfhir: written to map.json\n" in capsys.readouterr().err
     assert len(rows) == 7, "coded.csv as ever"
     lines = (files / "map.sssom.tsv").read_text().splitlines()
     assert "list:3\tn/a\tskos:exactMatch\tconcept:HA\tHeadache" in lines[-5]
