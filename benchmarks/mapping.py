@@ -68,7 +68,7 @@ def _of_test(
 ) -> dict[str, Any]:
     """The shares of right answers, and promised and measured precision."""
     from coder_jax.mapping.confidence import cutoff_for, misspelt
-    from coder_jax.mapping.normalizer import Confidence, Normalizer, Rule
+    from coder_jax.mapping.normalizer import Normalizer, Rule
 
     rule, table = cutoffs.rules[language], cutoffs.of(language)
     result: dict[str, Any] = {"names": len(names)}
@@ -81,7 +81,7 @@ def _of_test(
         if least is None:
             continue
         promised = next(row for row in table.rows if row.cutoff == least)
-        sure = Rule(measured=Confidence(*rule[1:]), least_confidence=least)
+        sure = Rule(measured=rule.confidence, least_confidence=least)
         candidates = normalizer.candidates.with_weight(rule.weight_of_letters)
         answers = Normalizer(normalizer.dictionary, candidates, rule=sure).answers(names)
         near = [row for row, answer in enumerate(answers) if answer.confidence is not None]
