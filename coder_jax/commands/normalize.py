@@ -121,6 +121,7 @@ from data_pipeline.files.tables import (
     write_table,
     write_with_columns,
 )
+from data_pipeline.files.whole import is_stream
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
@@ -376,7 +377,10 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     @property
     def read(self) -> dict[str, str | Path | None]:
         """What is read, by option."""
-        names = ("dictionary", "decided", "abbreviations", "cutoffs", "retired_cuis")
+        names = (
+            *("dictionary", "decided", "abbreviations", "cutoffs", "retired_cuis"),
+            *("context_rules", "dictionary_vectors"),
+        )
         given = {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
         return {"the list": self.mentions, **given}
 
@@ -419,10 +423,19 @@ def _check(options: NormalizeOptions) -> None:
         check_output(path, "--map-file", f"{form}=map.csv")
     if options.code_column and not maps:
         raise BadInput("--code-column: found no --map-file; expected a file to write codes in")
-    written = [("--out", options.out), ("--review", options.review)]
-    for option, one in [*written, *(("--map-file", path) for path in maps.values())]:
-        if one is not None:
-            check_not_input(one, option, options.read)
+    given = [("--out", options.out), ("--review", options.review)]
+    given += [("--map-file", path) for path in maps.values()]
+    written: dict[Path, str] = {}
+    for option, one in given:
+        if one is None or is_stream(one):
+            continue
+        check_not_input(one, option, options.read)
+        if one.resolve() in written:
+            raise BadInput(
+                f"{option}: found {one}, which {written[one.resolve()]} writes, too; expected a "
+                "file for each"
+            )
+        written[one.resolve()] = option
     if options.min_similarity is not None and not -1 <= options.min_similarity <= 1:
         raise BadInput(f"--min-similarity is {options.min_similarity}; expected -1 to 1")
     if options.precision is not None and not 0 < options.precision < 1:
@@ -758,6 +771,7 @@ WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary'
 
 def run(options: NormalizeOptions) -> int:
     from coder_jax.devices.hosts import alone
+    from coder_jax.mapping.map_files import check_concepts
     from coder_jax.mapping.normalizer import read_abbreviations
     from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 
@@ -766,6 +780,8 @@ def run(options: NormalizeOptions) -> int:
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
         table, column = _read_list(options)
+        if options.code_column is not None:
+            _code_column(options.code_column, table)
         parts: Iterable[list[str]]
         if table is not None:
             parts = [table.frame[column].to_list()]
@@ -787,6 +803,7 @@ def run(options: NormalizeOptions) -> int:
                 options.dictionary, **options.choices(), raw=True, encoding=options.encoding
             )
             _check_codes_of(options.codes_of, dictionary)
+            check_concepts(options.maps, dictionary)
         else:
             dictionary = Dictionary([], [], options.model)
         if options.retired_cuis:
@@ -940,6 +957,13 @@ def _write_coded(
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
+def _code_column(name: str, table: Table | None) -> str:
+    """The column of the list that has its codes."""
+    if table is None:
+        raise BadInput("--code-column: found a list without columns; expected a table")
+    return table.find_column(name, "--code-column")
+
+
 def _write_maps(
     options: NormalizeOptions,
     table: Table | None,
@@ -953,11 +977,7 @@ def _write_maps(
 
     frame = None if table is None else table.frame.drop(column)
     columns = {} if frame is None else {name: frame[name].to_list() for name in frame.columns}
-    codes = options.code_column
-    if codes is not None and table is not None:
-        codes = table.find_column(codes, "--code-column")
-    elif codes is not None:
-        raise BadInput("--code-column: found a list without columns; expected a table")
+    codes = options.code_column and _code_column(options.code_column, table)
     name = Path(options.mentions).stem if options.mentions != "-" else "local"
     terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
     for form, path in options.maps.items():

@@ -637,12 +637,12 @@ def _together(act: Callable[[], None], done: Callable[[], bool]) -> None:
     """Runs an action on all hosts and waits for all; raises Stopped on all if one has not done
     it.
     """
-    from coder_jax.devices.hosts import barrier, first_decides
+    from coder_jax.devices.hosts import barrier, first_decides, is_first
 
     with suppress(process.Stopped):  # or the others would wait for this host
         act()
     barrier("encode")
-    if not first_decides(done()):
+    if not first_decides(is_first() and done()):  # the first one writes
         raise process.Stopped
 
 

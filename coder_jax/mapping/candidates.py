@@ -225,7 +225,7 @@ def _judged(string: str, candidate: Candidate, terms: Sequence[str]) -> Candidat
 
 def _rank_by(one: Candidate) -> float:
     """The similarity of a concept, less what it contradicts and lacks."""
-    return one.similarity - _PASSED_OVER * bool(one.differs) - _LESS_SAID * len(one.lost)
+    return one.similarity - _PASSED_OVER * bool(one.differs) - min(_LESS_SAID * len(one.lost), 0.1)
 
 
 def _is_open(candidates: list[Candidate], k: int, more: bool) -> bool:

@@ -295,7 +295,8 @@ def _reader(path: Path, header: Sequence[str]) -> Callable[[list[str]], tuple[st
 
     def of_sssom(row: list[str]) -> tuple[str, str, str, str]:
         mention, concept, note, predicate, justification = fields(row, *_OF_SSSOM)
-        if justification.strip() != CURATED or not predicate.strip().endswith("Match"):
+        (denied,) = fields(row, "predicate_modifier")
+        if denied or justification.strip() != CURATED or not predicate.strip().endswith("Match"):
             return mention, "", _OPEN, note
         if concept.strip() == NO_TERM:
             return mention, "", _REJECTED, note

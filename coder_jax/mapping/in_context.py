@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
 from coder_jax.mapping.coded_list import Answer, Status
+from coder_jax.mapping.normalizer import MOST_CHARACTERS
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.terminology.context import ContextRules
 
@@ -18,6 +19,9 @@ class AnswersMentions(Protocol):
 
     @property
     def dictionary(self) -> Dictionary: ...
+
+    @property
+    def write_out(self) -> Callable[[str], str]: ...
 
     def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]: ...
 
@@ -54,7 +58,9 @@ class ContextNormalizer:
 
     def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
         """The answer to each mention, with up to k candidates; see `SameStringNormalizer`."""
-        read = [self.rules.read(mention) for mention in mentions]
+        # Written out first: a user's FH may be an enzyme. A whole text is no name, and not read.
+        names = [one if len(one) <= MOST_CHARACTERS else "" for one in mentions]
+        read = [self.rules.read(self.normalizer.write_out(one)) for one in names]
         rows = [row for row, one in enumerate(read) if one.contexts]
         found = self.normalizer.answers([*mentions, *(read[row].name for row in rows)], k)
         answers, of_names = found[: len(mentions)], found[len(mentions) :]
@@ -70,7 +76,7 @@ class ContextNormalizer:
         """Whether the nearest term says the context itself, and is as near as that of the name."""
         best = whole.candidates[0]
         nearest = max((one.similarity for one in of_name.candidates[:1]), default=-1.0)
-        return (
+        return whole.status == Status.EXACT or (
             whole.concept is not None
             and best.similarity >= nearest
             and self.rules.read(best.term).contexts == contexts

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,6 +142,12 @@ def _comment(pair: _Pair, decisions: Mapping[str, Decision]) -> str:
 def _own_vocabulary(concept: str, dictionary: Dictionary) -> str:
     codes = dictionary.about(concept).codes if concept else ()
     return codes[0][0] if codes else ""
+
+
+def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
+    """Raise BadInput where a program knows OMOP's numbers alone, and the dictionary has others."""
+    if not {"usagi", "stcm"}.isdisjoint(forms) and dictionary.concepts:
+        _concept_id(dictionary.concepts[0])
 
 
 def _concept_id(concept: str) -> str:
@@ -350,7 +356,8 @@ def _fhir(
     groups: dict[str, dict[str, dict[str, object]]] = {}
     for pair in pairs:
         codes = dictionary.about(pair.concept).codes if pair.concept else ()
-        by_itself = (pair.concept.partition(":")[0], pair.concept)  # where its vocabulary has none
+        prefix, colon, _ = pair.concept.partition(":")
+        by_itself = (prefix if colon else "", pair.concept)  # where its vocabulary has none
         vocabulary, code = next((one for one in codes if one[1]), by_itself)
         target: dict[str, object] = {"equivalence": "unmatched"}
         if pair.concept:

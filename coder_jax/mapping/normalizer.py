@@ -113,7 +113,7 @@ _ERRORS = frozenset(
     " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
     " #¡div/0! #¡num! #¡nulo! #!valor! #!num!".split()
 )
-_MOST_CHARACTERS = 500  # of a name; the longest of the UMLS, aside from chemicals, have some 300
+MOST_CHARACTERS = 500  # of a name; the longest of the UMLS, aside from chemicals, have some 300
 
 
 def why_unanswerable(mention: str) -> str:
@@ -123,7 +123,7 @@ def why_unanswerable(mention: str) -> str:
     as Chinese), what has no letters at all, placeholders such as "n/a" or "see attached", the
     errors of a spreadsheet such as "#REF!", and texts of more than 500 characters.
     """
-    if len(mention) > _MOST_CHARACTERS:
+    if len(mention) > MOST_CHARACTERS:
         return f"a text of {len(mention):,} characters, no name"
     text = " ".join(unicodedata.normalize("NFKC", mention).lower().split())
     letters = [sign for sign in text if sign.isalpha()]

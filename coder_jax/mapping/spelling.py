@@ -50,7 +50,10 @@ _LONG = 6  # letters of a word that may be misspelt; a shorter one is as likely 
 _MOST_ALIKE = 2000  # terms that share half of a string with a mention; more are not compared
 _TERMS_AT_ONCE = 1 << 20
 # One letter apart, and never the same: sizes and directions, salts and hydrocarbons.
-_BEGINS = (("macro", "micro"), ("abduc", "adduc"), ("ante", "anti"))
+_BEGINS = (
+    *(("macro", "micro"), ("abduc", "adduc"), ("ante", "anti"), ("exo", "eso")),
+    *(("ureter", "urethr"), ("arter", "arthr"), ("dysphas", "dysphag")),
+)
 _ENDS = ({"ate", "ite", "ide"}, {"ane", "ene", "yne"})
 
 
@@ -172,7 +175,8 @@ def _is_contrary(word: str, other: str) -> bool:
     """Whether two words differ in a beginning or an end that changes what they name."""
     begins = any({word[: len(a)], other[: len(a)]} == {a, b} for a, b in _BEGINS)
     ends = {word.removesuffix("s")[-3:], other.removesuffix("s")[-3:]}
-    return begins or len(ends) == 2 and any(ends <= kinds for kinds in _ENDS)
+    stoma = ("stom" in word) != ("stom" in other)  # thoracostomy is no thoracotomy
+    return begins or stoma or len(ends) == 2 and any(ends <= kinds for kinds in _ENDS)
 
 
 def _letters_around(string: str, begin: int, end: int) -> str:

@@ -502,7 +502,10 @@ class Profile:
     def stop(self) -> str:
         """Write the trace; returns where, in words."""
         self.running = False
-        jax.profiler.stop_trace()
+        try:
+            jax.profiler.stop_trace()
+        except Exception as error:  # of the profiler's own kinds; a run goes on without its trace
+            return f"the profile could not be written: {error}"
         traces = self.folder / "plugins" / "profile"
         return f"profile of steps {self.steps[0]} to {self.steps[-1]}: {max(traces.iterdir())}"
 

@@ -110,7 +110,7 @@ def _wait_for_lock(out: Path) -> IO[str]:
 
 INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
 _NOT_FETCHED = ("checkpoints/", "tensorboard/", "wandb/")
-_NOT_PUBLISHED = ("checkpoints/", _LOCK)
+_NOT_PUBLISHED = ("checkpoints/", "wandb/", _LOCK)
 
 
 class RunFiles:

@@ -154,13 +154,14 @@ class Step:
         )
         self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
         system, passes = self.config.system, self.cut.passes
+        chunks, within = self.config.run.cache_chunks, self.mesh.shape["within"]
         can_divide = not system.whole and system.groups % (2 * passes) == 0
         return check_memory(
             self.compiled[rows],
             self.mesh.size,
             fuller=source.plan.ample / rows,
             more_passes=2 * passes if can_divide else 0,
-            more_chunks=2 * self.config.run.cache_chunks if system.encodes_rows else 0,
+            more_chunks=2 * chunks if system.encodes_rows and rows >= 2 * chunks * within else 0,
         )
 
     def __call__(

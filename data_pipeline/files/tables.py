@@ -1106,6 +1106,9 @@ def _extend_workbook(
         raise BadInput(
             f"{lines[-1]:,} rows; an Excel sheet has room for {_MOST_ROWS:,}: write .csv or .tsv"
         )
+    for merged in list(sheet.merged_cells.ranges):  # of a heading across the whole sheet
+        if merged.max_col > table.width and merged.max_row >= table.header:
+            sheet.unmerge_cells(str(merged))
     for column, name in enumerate(added.columns, start=table.width + 1):
         header = sheet.cell(table.header, column)
         header.value = name

@@ -21,7 +21,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-_REMEMBERED = 1 << 17  # names whose values are kept: the near terms of mentions are often the same
+_REMEMBERED = 1 << 15  # names whose values are kept: the near terms of mentions are often the same
 
 
 class Contradiction(NamedTuple):
@@ -178,7 +178,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 continue
             if kind:
                 dimension += f"/{kind}"
-                size /= of * (_readings(number)[0] if number else 1.0)
+                size /= of * ((_readings(number)[0] if number else 1.0) or 1.0)  # "5 mg/0 ml"
         is_range = others and "/" not in others and len(numbers) == 2
         for some in [numbers] if is_range else [[one] for one in numbers]:
             said.setdefault(dimension, []).append(_quantity(some, size))
@@ -450,10 +450,14 @@ _AS_BETA = re.compile(r"(?<![^\W_])[ßẞ](?=[\d\s-]|$)|(?<=-)[ßẞ](?![^\W_])"
 _AS_LETTER = re.compile(r"(?<![\w-])([ab])-(?=[a-z]{5})")  # b-thalassaemia; B-cell is none
 _ONE_SIDE = re.compile(
     r"(?<![\w/'’.&-])([LlRr])(?:\.(?!\s*[a-z])(?!\w)|(?=-sided?\b)|(?![\w/'’.&-]))(?!\s\d)"
+    r"(?!\s+(?:spine|thyroxine?|carnitine|dopa|arginine|wave|factor|CHOP|and|&))"
     r"|\(([LlRr])\)(?!-(?!sided?\b))"
     r"|(?<![\w-])(li|re)(?:\.(?!\w)|(?=\s*$|\s*\)))"
 )
-_SHORT_SIDE = re.compile(r"(?<![\w-])([LlRr])[Tt]\b\.?(?!-)")
+# RT and LT in capitals may be reverse transcriptase or radiotherapy: a word must follow.
+_SHORT_SIDE = re.compile(
+    r"(?<![\w-])([LlRr])(?:t\b\.?(?!-)|T\b\.?(?=\s+(?!PCR\b|heparin\b)[^\W\d_]{3}))"
+)
 _BOTH_SIDES = re.compile(r"(?<![\w/])b/l(?![\w/])", re.IGNORECASE)
 _FROM_TO = re.compile(r"\b(left|right)[\s-]+to[\s-]+(?:left|right)\b", re.IGNORECASE)
 _LEFT_AND_RIGHT = re.compile(

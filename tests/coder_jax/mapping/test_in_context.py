@@ -20,6 +20,9 @@ class Strings:
 
     dictionary = Dictionary(list(TERMS), list(TERMS.values()), "toy")
 
+    def write_out(self, mention):
+        return mention.replace("NO ", "nitric oxide ")
+
     def answers(self, mentions, k=1):
         return [self.answer(mention) for mention in mentions]
 
@@ -52,6 +55,13 @@ def test_code_looks_the_name_up_and_never_says_exact():
     assert (no.mention, no.concept, no.status) == ("no fever", "FEVER", Status.CONTEXT)
     assert (no.candidates[0].similarity, no.context) == (1.0, ("negated",))
     assert (near.concept, near.status, near.confidence) == ("FEVER", Status.CONTEXT, 0.97)
+
+
+def test_what_a_user_abbreviates_is_no_context():
+    own, denied = answers(["NO pneumonia", "no pneumonia"], mode="code")
+    assert (own.context, own.status) == ((), Status.NEAR)
+    assert (denied.context, denied.status) == (("negated",), Status.CONTEXT)
+    assert answers(["no " + "very " * 200 + "fever"])[0].context == (), "a text is no mention"
 
 
 def test_keep_looks_the_mention_up_as_it_stands():

@@ -162,6 +162,14 @@ def test_what_was_decided_comes_back(written, tmp_path, form):
     assert read_decisions(tmp_path / form) == DECISIONS
 
 
+def test_a_pair_that_is_denied_in_sssom_is_open(tmp_path):
+    path = tmp_path / "map.sssom.tsv"
+    head = "subject_label\tpredicate_modifier\tpredicate_id\tobject_id\tmapping_justification\n"
+    rest = "skos:exactMatch\tC1\tsemapv:ManualMappingCuration\n"
+    path.write_text(f"{head}fever\tNot\t{rest}cough\t\t{rest}")
+    assert read_decisions(path) == {"cough": Decision("C1")}
+
+
 def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
     path = tmp_path / "usagi.csv"
     path.write_text(
@@ -185,6 +193,11 @@ def test_omop_knows_numbers_alone(tmp_path, form):
     for other in FORMS.keys() - {"usagi", "stcm"}:
         write_map(other, tmp_path / other, [answer], dictionary, terms, {})
     assert "\tHP:0001945\t" in (tmp_path / "sssom").read_text()
+    plain = Dictionary(["Fever"], ["C0015967"], "terms.tsv")
+    answer = Answer("fever", Status.EXACT, [Candidate("C0015967", "Fever", 1.0)])
+    write_map("fhir", tmp_path / "plain", [answer], plain, terms, {})
+    (group,) = json.loads((tmp_path / "plain").read_text())["group"]
+    assert "target" not in group, "nothing says which vocabulary it is"
     (group,) = json.loads((tmp_path / "fhir").read_text())["group"]
     assert group["target"] == "http://human-phenotype-ontology.org"
     assert group["element"][0] == {

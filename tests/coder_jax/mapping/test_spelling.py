@@ -19,6 +19,7 @@ TERMS = [
     "Vitamin A deficiency",
     "Straßenbahn",
     "Kidney stone",
+    *("Esotropia", "Thoracotomy", "Urethral stone", "Dysphagia"),
 ]
 
 
@@ -58,6 +59,10 @@ def test_one_typing_error(errors, mention, row):
         "perineal palsy",  # a word that the dictionary has
         "type 2 diabetes mellitus",  # a digit
         "micrognathia",
+        "exotropia",
+        "thoracostomy",
+        "ureteral stone",
+        "dysphasia",
         "efferent neuropathy",
         "symptomatic carrier",
         "sodium nitrate",

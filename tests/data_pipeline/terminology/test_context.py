@@ -76,7 +76,12 @@ history taking|history of present illness|FH|no|Gram negative sepsis|status epil
 mother-to-child transmission|no-reflow phenomenon|asthma without exacerbation|non-smoker|Norovirus
 Not otherwise specified|Type 2 diabetes mellitus without complications|no appetite|Absent femur
 negative regulation of growth|twin-to-twin transfusion|Vater-Pacini corpuscle|keine Angabe
-Historical|Nocturia|Ohnmacht|likely to fall""".replace("\n", "|").split("|"),
+Historical|Nocturia|Ohnmacht|likely to fall|Epilepsy, unspecified, not intractable
+Diabetes mellitus, not stated as uncontrolled|Nicht primär insulinabhängiger Diabetes mellitus
+Nicht allergisches Asthma|Spinal TBC|VATER association|MoM hip replacement|IF antibody
+NO synthase deficiency|No. 10 blade|Differential blood count|früher Abort""".replace(
+        "\n", "|"
+    ).split("|"),
 )
 def test_names_that_begin_alike(rules, mention):
     assert rules.read(mention) == ((), mention)

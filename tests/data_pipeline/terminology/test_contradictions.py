@@ -139,6 +139,10 @@ def test_what_is_lost(mention, term, lost):
     assert contradiction(mention, term) == ((), lost)
 
 
+def test_a_concentration_in_nothing_is_no_error():
+    assert not contradiction("insulin 5 mg/0 ml", "insulin 5 mg").differs
+
+
 def test_the_name_of_a_chemical_is_not_compared_by_its_numbers():
     one = "1,2,3,4,5-pentahydroxyhexane 6"
     assert contradiction(one, "2,3,4,5,6-pentahydroxyhexane 1").differs == ()
@@ -165,6 +169,10 @@ def test_signs_of_other_scripts_are_no_stumbling_block():
         ("oxygen 2 L/min", "oxygen 2 L/min"),
         ("L-dopa", "L-dopa"),
         ("RT-PCR", "RT-PCR"),
+        ("RT PCR", "RT PCR"),
+        ("s/p RT", "s/p RT"),
+        ("XR L spine", "XR L spine"),
+        ("L thyroxine 50 mcg", "L thyroxine 50 mcg"),
         ("C. difficile", "C. difficile"),
     ],
 )
