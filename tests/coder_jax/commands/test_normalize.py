@@ -442,13 +442,12 @@ def test_the_mapping_for_other_programs(run_of_normalize_tables, files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--map-file", "usagi=u.csv"), "found the concept RIGHT; expected OMOP's concept_id"),
+        (("--map-file", "usagi=u.csv"), "found the concept LEFT; expected OMOP's concept_id"),
         (("--map-file", "ussagi=u.csv"), "found 'ussagi=u.csv'; expected FORMAT=FILE.*usagi"),
         (("--map-file", "fhir=a.json", "--map-file", "fhir=b.json"), "each format once"),
         (("--map-file", "fhir=list.csv"), "--map-file.*list.csv"),
         (("--map-file", "fhir=coded.csv"), "coded.csv, which --out writes, too"),
         (("--map-file", "fhir=a", "--map-file", "sssom=a"), "a, which --map-file writes, too"),
-        (("--context-rules", "coded.csv"), "--out.*coded.csv"),
         (("--code-column", "id"), "--code-column: found no --map-file"),
         (("--map-file", "fhir=a.json", "--code-column", "code"), "no column has that name"),
     ],
