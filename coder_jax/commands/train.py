@@ -42,7 +42,6 @@ COMMON = (
         "--triplets",
         "--terms",
         "--passes",
-        "--cache-chunks",
         "--eval-steps",
         "--extend",
         "--quiet",

@@ -42,7 +42,7 @@ FIRST_HOUR = (
     ("docs/systems/recall_rank.md", "## Recipes", 1),
 )
 # What a command may begin with that is no program of ours.
-ELSEWHERE = {"source", "pip", "docker", "kubectl", "sbatch", "jupyter", "export"}
+ELSEWHERE = {"source", "pip", "docker", "kubectl", "sbatch", "jupyter", "export", "tensorboard"}
 SHORT = "--steps 8 --warmup-steps 2 --log-steps 4"
 # What stands in the README for files of the user's own and for models of the hub.
 STAND_INS = {

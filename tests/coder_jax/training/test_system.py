@@ -370,7 +370,7 @@ ABLATIONS = {
         "mlnorm",
         {"system.batch.languages": ["ENG"], "optimizer.epochs": 20.0},
     ),
-    "MLNorm, both steps in one, on the data of `mlnorm_classes`": ("mlnorm", {}),
+    "MLNorm, both steps in one": ("mlnorm", {}),
     "MLNorm, CamemBERT": ("mlnorm", {"system.model.init": "camembert-base"}),
     "MLNorm, English BERT": ("mlnorm", {"system.model.init": "bert-base-uncased"}),
     "MLNorm, on data of UMLS 2019AB": ("mlnorm", {}),

@@ -160,7 +160,7 @@ def test_full_disk_elsewhere(options, monkeypatch, capsys, model, ontology):
 
 
 def test_a_stop_by_the_user_is_no_traceback(options, monkeypatch, capsys, model, ontology):
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("data_pipeline.build_dataset.build.read_source", stop)

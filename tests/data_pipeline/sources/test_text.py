@@ -148,7 +148,7 @@ def test_plain_text_has_a_document_up_to_each_blank_line(write):
         ("a.txt.gz", gzip.compress(b"One. " * 99, mtime=0)[:-20], "is damaged or cut off"),
         ("a.pdf", b"%PDF", "found a file that ends in .pdf; expected JSON lines"),
         ("a.txt", b"x" * (1 << 21), "a.txt:1: found a line of more than"),
-        ("a.obo", b"nothing", "not valid OBO"),
+        ("a.obo", b"nothing", "a.obo: found no text; expected"),
         ("a.bin", b"\xff\xfe\x00", "ends in .bin; expected"),
     ],
 )
