@@ -128,7 +128,7 @@ def _strengths(names: Sequence[str]) -> tuple[list[tuple[str, str]], list[_Menti
 
 def _synonyms(terms: Sequence[str], concepts: Sequence[str], seed: int) -> dict[str, Any]:
     """Two names of each concept: how many pairs are taken for a contradiction, by kind."""
-    from data_pipeline.terminology.contradictions import contradiction
+    from coder_jax.mapping.contradictions import contradiction
 
     names: dict[str, list[str]] = defaultdict(list)
     for term, concept in zip(terms, concepts, strict=True):

@@ -129,8 +129,6 @@ def _make_report(out: Path, title: str, after: Any, before: Any) -> Path:
         title=title,
         pooling=None,
         dictionary=str(out / "dataset"),
-        languages=None,
-        sources=None,
         results=[(None, str(out / "results.json"))],
         compare=[(before.name, "")],
         terms=MOST_TERMS,

@@ -102,7 +102,7 @@ from coder_jax.mapping.coded_list import (
     in_words,
     read_decisions,
 )
-from coder_jax.mapping.in_context import ContextMode, ContextNormalizer
+from coder_jax.mapping.context import OWN_RULES, ContextMode, ContextNormalizer, ContextRules
 from data_pipeline import process
 from data_pipeline.files.buckets import check_not_input, check_output
 from data_pipeline.files.identity import CUTOFFS
@@ -125,7 +125,6 @@ from data_pipeline.files.whole import is_stream
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, progress_bar, tell
 from data_pipeline.terminology.cleaning import lookup_rules
-from data_pipeline.terminology.context import OWN_RULES, ContextRules
 from data_pipeline.terminology.retired_cuis import read_retired_cuis
 
 if TYPE_CHECKING:
@@ -975,8 +974,7 @@ def _write_maps(
     """Writes the mapping in the files of other programs."""
     from coder_jax.mapping.map_files import local_terms, write_map
 
-    frame = None if table is None else table.frame.drop(column)
-    columns = {} if frame is None else {name: frame[name].to_list() for name in frame.columns}
+    columns = {} if table is None else table.frame.drop(column).to_dict(as_series=False)
     codes = options.code_column and _code_column(options.code_column, table)
     name = Path(options.mentions).stem if options.mentions != "-" else "local"
     terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
@@ -1002,8 +1000,7 @@ def _review(
     for row, answer in enumerate(answers):
         first_row.setdefault(answer.mention, row)
     rows = list(first_row.values())
-    frame = None if table is None else table.frame.drop(column)
-    columns = {} if frame is None else {name: frame[name][rows].to_list() for name in frame.columns}
+    columns = {} if table is None else table.frame.drop(column)[rows].to_dict(as_series=False)
     size = write_review(
         out,
         [answers[row] for row in rows],

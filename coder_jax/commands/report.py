@@ -160,7 +160,7 @@ def run(options: ReportOptions) -> int:
         title=name or _short_name(model),
         pooling=options.pooling,
         dictionary=options.dictionary,
-        **options.choices(),
+        choices=options.choices(),
         results=[_named(one) for one in options.results],
         compare=[(name or _short_name(path), path) for name, path in compared],
         terms=options.terms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -566,10 +567,14 @@ def _write_tokenizer(
     names = (f"{role}_token" for role in _ROLES)
     tokens = {name: tokens[name] for name in names if name in tokens}
     types = ["token_type_ids"] if bert.config.model_type == "bert" else []
+    # transformers 4 takes a blank before the first word away where the settings do not name it.
+    before = json.loads(backend.to_str())["pre_tokenizer"] or {}
+    blank = {name: before[name] for name in ("add_prefix_space",) if name in before}
     clean = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=settings.max_length,
         model_input_names=["input_ids", *types, "attention_mask"],
+        **blank,
         **tokens,
     )
     clean.save_pretrained(folder)

@@ -11,9 +11,9 @@ import numpy as np
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder
 from coder_jax.encoding.search import search
 from coder_jax.mapping.coded_list import KINDS, Candidate
+from coder_jax.mapping.contradictions import contradiction, sides_in_words
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.contradictions import contradiction, sides_in_words
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 # Letters complement vectors of word pieces, which are weak at typing errors and at names of another

@@ -165,10 +165,6 @@ def in_words(answers: Sequence[Answer]) -> str:
 # People's decisions on a coded list: read from the file of a review page, and applied.
 
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
-_COLUMNS = ("mention", "concept", "decision", "note")  # the last one may be absent
-# The columns of other programs: the mention, the concept, a note, and what tells the decision.
-_OF_USAGI = ("sourcename", "conceptid", "comment", "mappingstatus")
-_OF_SSSOM = ("subject_label", "object_id", "comment", "predicate_id", "mapping_justification")
 CURATED, NO_TERM = "semapv:ManualMappingCuration", "sssom:NoTermFound"  # in SSSOM
 WITHOUT_PREFIX = "concept"  # the prefix there of concepts that have none of their own
 REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
@@ -201,7 +197,14 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
     _, rows = read_rows(path, otherwise=encoding)
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
-    read = _reader(path, header)
+    names = [name.strip().casefold() for name in header]
+    needed = next((one for one in _READERS if set(one) <= set(names)), ())
+    if not needed or any(names.count(name) > 1 for name in (*needed, "note")):
+        raise BadInput(
+            f"{path}: found {', '.join(header) or 'no header'}; expected the columns mention, "
+            "concept, decision, note, each once, as a review page saves them, or a file of Usagi "
+            "or SSSOM"
+        )
     decisions: dict[str, Decision] = {}
     line_of: dict[str, int] = {}
     for line, fields in filled[1:]:
@@ -210,10 +213,11 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
                 f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
                 "header: put fields that hold a separator or a line end in double quotes"
             )
-        mention, concept, decision, note = read([_unguarded(field) for field in fields])
+        row = dict(zip(names, map(_unguarded, fields), strict=True))
+        mention = row[needed[0]]
         if not mention.strip():
             raise BadInput(f"{path}:{line}: found no mention; expected one: take the row out")
-        found = _decision(concept, decision, note, f"{path}:{line}")
+        found = _decision(*_READERS[needed](row), f"{path}:{line}")
         if found is None:
             continue
         earlier = decisions.setdefault(mention, found)
@@ -278,47 +282,36 @@ def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answ
     return Answer(answer.mention, Status.DECIDED, [chosen, *others], context=answer.context)
 
 
-def _reader(path: Path, header: Sequence[str]) -> Callable[[list[str]], tuple[str, str, str, str]]:
-    """What takes a row as its mention, concept, decision and note."""
-    names = [name.strip().casefold() for name in header]
+def _of_review(row: Mapping[str, str]) -> tuple[str, str, str]:
+    return row["concept"], row["decision"], row.get("note", "")
 
-    def fields(row: list[str], *wanted: str) -> tuple[str, ...]:
-        return tuple(row[names.index(name)] if name in names else "" for name in wanted)
 
-    def of_usagi(row: list[str]) -> tuple[str, str, str, str]:
-        mention, concept, note, status = fields(row, *_OF_USAGI)
-        concept = "" if concept.strip() == "0" else concept
-        decision = _ACCEPTED if concept else _REJECTED
-        if status.strip().upper() != "APPROVED":
-            concept, decision = "", _OPEN
-        return mention, concept, decision, note
+def _of_usagi(row: Mapping[str, str]) -> tuple[str, str, str]:
+    """Usagi's own file: what is APPROVED, where the concept 0 is none."""
+    note = row.get("comment", "")
+    if row["mappingstatus"].strip().upper() != "APPROVED":
+        return "", _OPEN, note
+    concept = row["conceptid"].strip()
+    return ("", _REJECTED, note) if concept in ("", "0") else (concept, _ACCEPTED, note)
 
-    def of_sssom(row: list[str]) -> tuple[str, str, str, str]:
-        mention, concept, note, predicate, justification = fields(row, *_OF_SSSOM)
-        (denied,) = fields(row, "predicate_modifier")
-        if denied or justification.strip() != CURATED or not predicate.strip().endswith("Match"):
-            return mention, "", _OPEN, note
-        if concept.strip() == NO_TERM:
-            return mention, "", _REJECTED, note
-        return mention, concept.strip().removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED, note
 
-    def of_review(row: list[str]) -> tuple[str, str, str, str]:
-        mention, concept, decision, note = fields(row, *_COLUMNS)
-        return mention, concept, decision, note
+def _of_sssom(row: Mapping[str, str]) -> tuple[str, str, str]:
+    """SSSOM: what was curated by hand, and is not denied."""
+    note, target = row.get("comment", ""), row["object_id"].strip()
+    is_match = row["predicate_id"].strip().endswith("Match") and not row.get("predicate_modifier")
+    if row["mapping_justification"].strip() != CURATED or not is_match:
+        return "", _OPEN, note
+    if target == NO_TERM:
+        return "", _REJECTED, note
+    return target.removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED, note
 
-    for wanted, read in ((_OF_USAGI, of_usagi), (_OF_SSSOM, of_sssom)):
-        if {wanted[0], *wanted[3:]} <= set(names):
-            return read
-    for name in _COLUMNS:
-        if names.count(name) > (1 if name in names else 0) or (
-            name not in names and name != "note"
-        ):
-            found = ", ".join(header) or "no header"
-            raise BadInput(
-                f"{path}: found {found}; expected the columns {', '.join(_COLUMNS)}, each once, as "
-                "a review page saves them, or a file of Usagi or SSSOM"
-            )
-    return of_review
+
+# How a row with these columns, the mention first, tells its concept, decision and note.
+_READERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, str, str]]] = {
+    ("sourcename", "conceptid", "mappingstatus"): _of_usagi,
+    ("subject_label", "object_id", "predicate_id", "mapping_justification"): _of_sssom,
+    ("mention", "concept", "decision"): _of_review,
+}
 
 
 def _unguarded(field: str) -> str:

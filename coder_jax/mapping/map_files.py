@@ -66,20 +66,43 @@ def local_terms(
 
 @dataclass(frozen=True)
 class _Pair:
-    """A local term and a concept that it is mapped to, or none."""
+    """A local term and a concept that it is mapped to, or none.
+
+    Attributes:
+      row: of the list, the first that has the term.
+      code, term, count: of the list.
+      answer: to the term.
+      concept, name: "" where there is none.
+      codes: (vocabulary, code there) of the concept.
+      similarity: 0 to 1; 0 where it is not known.
+      comment: a person's note, or what to look at.
+    """
 
     row: int
     code: str
     term: str
     count: int
-    concept: str  # "" where there is none
     answer: Answer
+    concept: str
+    name: str
+    codes: tuple[tuple[str, str], ...]
     similarity: float
+    comment: str
 
     @property
     def is_decided(self) -> bool:
         """Whether a person said so."""
         return self.answer.status == Status.DECIDED or self.answer.reason == REJECTED_IN_REVIEW
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """What a file is made of; `source` is that of the dictionary."""
+
+    pairs: list[_Pair]
+    terms: LocalTerms
+    source: str
+    now: datetime
 
 
 def write_map(
@@ -108,15 +131,20 @@ def write_map(
     Raises:
       BadInput: a concept that is no number, where the program knows OMOP's concept_id alone.
     """
-    pairs = list(_pairs(answers, terms))
-    text = FORMS[form](pairs, dictionary, terms, decisions, now or datetime.now(UTC))
+    pairs = list(_pairs(answers, dictionary, terms, decisions))
+    text = FORMS[form](_Mapped(pairs, terms, dictionary.source, now or datetime.now(UTC)))
     with written_whole(path) as whole:
         # "": the text has its own line ends.
         with whole.open("w", encoding="utf-8", newline="") as file:
             file.write(text)
 
 
-def _pairs(answers: Sequence[Answer], terms: LocalTerms) -> Iterator[_Pair]:
+def _pairs(
+    answers: Sequence[Answer],
+    dictionary: Dictionary,
+    terms: LocalTerms,
+    decisions: Mapping[str, Decision],
+) -> Iterator[_Pair]:
     """The distinct terms of a list with their concepts, in the order of the list."""
     counts: dict[tuple[str, str], int] = {}
     first: dict[tuple[str, str], int] = {}
@@ -125,23 +153,26 @@ def _pairs(answers: Sequence[Answer], terms: LocalTerms) -> Iterator[_Pair]:
         counts[key] = counts.get(key, 0) + terms.counts[row]
         first.setdefault(key, row)
     for (code, term), row in first.items():
+        answer = answers[row]
         if not term.strip():
             continue
-        answer = answers[row]
-        found = [] if answer.concept is None else answer.candidates[: answer.count]
-        for concept, similarity in [(one.concept, one.similarity) for one in found] or [("", 0.0)]:
-            count = counts[code, term]
-            yield _Pair(row, code, term, count, concept, answer, max(0.0, similarity or 0.0))
-
-
-def _comment(pair: _Pair, decisions: Mapping[str, Decision]) -> str:
-    note = decisions[pair.term].note if pair.term in decisions else ""
-    return note or "; ".join(filter(None, (pair.answer.reason, *pair.answer.context)))
-
-
-def _own_vocabulary(concept: str, dictionary: Dictionary) -> str:
-    codes = dictionary.about(concept).codes if concept else ()
-    return codes[0][0] if codes else ""
+        note = decisions[term].note if term in decisions else ""
+        comment = note or "; ".join(filter(None, (answer.reason, *answer.context)))
+        pair = _Pair(row, code, term, counts[code, term], answer, "", "", (), 0.0, comment)
+        if answer.concept is None:
+            yield pair
+            continue
+        for one in answer.candidates[: answer.count]:
+            about = dictionary.about(one.concept)
+            # A concept that was no candidate has no similarity (not a number).
+            similarity = min(max(0.0, one.similarity), 1.0)
+            yield replace(
+                pair,
+                concept=one.concept,
+                name=about.preferred,
+                codes=about.codes,
+                similarity=similarity,
+            )
 
 
 def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
@@ -181,50 +212,39 @@ _USAGI_MORE = (
 _INFO = "ADD_INFO:"
 
 
-def _usagi(
-    pairs: list[_Pair],
-    dictionary: Dictionary,
-    terms: LocalTerms,
-    decisions: Mapping[str, Decision],
-    now: datetime,
-) -> str:
-    stamp = str(round(now.timestamp() * 1000))  # milliseconds since 1970
+def _usagi(mapped: _Mapped) -> str:
+    stamp = str(round(mapped.now.timestamp() * 1000))  # milliseconds since 1970
+    others = {
+        name if name.startswith(_INFO) else _INFO + name: values
+        for name, values in mapped.terms.others.items()
+    }
     rows = []
-    for pair in pairs:
+    for pair in mapped.pairs:
         approved = pair.is_decided
-        info = {
-            name if name.startswith(_INFO) else _INFO + name: values[pair.row]
-            for name, values in terms.others.items()
-        }
         rows.append(
             {
                 "sourceCode": pair.code,
                 "sourceName": pair.term,
                 "sourceFrequency": str(pair.count),
                 "sourceAutoAssignedConceptIds": "",
-                **info,
-                "matchScore": f"{min(1.0, pair.similarity):.4f}",
+                **{name: values[pair.row] for name, values in others.items()},
+                "matchScore": f"{pair.similarity:.4f}",
                 "mappingStatus": "APPROVED" if approved else "UNCHECKED",
                 # People are not asked whether the concept is wider or narrower.
                 "equivalence": "UNMATCHED" if approved and not pair.concept else "UNREVIEWED",
                 "statusSetBy": _TOOL if approved else "",
                 "statusSetOn": stamp if approved else "0",
                 "conceptId": _concept_id(pair.concept),
-                "conceptName": _name(pair.concept, dictionary) or "Unmapped",
+                "conceptName": pair.name or "Unmapped",
                 "domainId": "",
                 "mappingType": "MAPS_TO",
-                "comment": _comment(pair, decisions),
+                "comment": pair.comment,
                 "createdBy": _TOOL,
                 "createdOn": stamp,
                 "assignedReviewer": "",
             }
         )
-    more = [name if name.startswith(_INFO) else _INFO + name for name in terms.others]
-    return _csv(rows, [*_USAGI, *more, *_USAGI_MORE])
-
-
-def _name(concept: str, dictionary: Dictionary) -> str:
-    return dictionary.about(concept).preferred if concept else ""
+    return _csv(rows, [*_USAGI, *others, *_USAGI_MORE])
 
 
 # -------------------------------------------------------------------------------------------------
@@ -240,23 +260,19 @@ _STCM = (
 _TO_CHECK = (Status.TIED, Status.DOUBTFUL, Status.DIFFERS, Status.CONTEXT)
 
 
-def _stcm(
-    pairs: list[_Pair],
-    dictionary: Dictionary,
-    terms: LocalTerms,
-    decisions: Mapping[str, Decision],
-    now: datetime,
-) -> str:
-    del decisions, now  # the table has no place for them
-    pairs = [replace(one, concept="") if one.answer.status in _TO_CHECK else one for one in pairs]
+def _stcm(mapped: _Mapped) -> str:
+    pairs = [
+        replace(one, concept="", codes=()) if one.answer.status in _TO_CHECK else one
+        for one in mapped.pairs
+    ]
     rows = [
         {
             "source_code": pair.code,
             "source_concept_id": "0",
-            "source_vocabulary_id": terms.name,
+            "source_vocabulary_id": mapped.terms.name,
             "source_code_description": pair.term,
             "target_concept_id": _concept_id(pair.concept),
-            "target_vocabulary_id": _own_vocabulary(pair.concept, dictionary) or "None",
+            "target_vocabulary_id": pair.codes[0][0] if pair.codes else "None",
             "valid_start_date": "1970-01-01",
             "valid_end_date": "2099-12-31",
             "invalid_reason": "",
@@ -283,17 +299,11 @@ _PREFIXES = {
 }
 
 
-def _sssom(
-    pairs: list[_Pair],
-    dictionary: Dictionary,
-    terms: LocalTerms,
-    decisions: Mapping[str, Decision],
-    now: datetime,
-) -> str:
-    local = "".join(letter if letter.isalnum() else "_" for letter in terms.name) or "local"
+def _sssom(mapped: _Mapped) -> str:
+    local = "".join(letter if letter.isalnum() else "_" for letter in mapped.terms.name) or "local"
     used = {local, "skos", "semapv"}
     rows = []
-    for pair in pairs:
+    for pair in mapped.pairs:
         target = pair.concept if ":" in pair.concept else f"{WITHOUT_PREFIX}:{pair.concept}"
         target = target if pair.concept else NO_TERM
         used.add(target.partition(":")[0])
@@ -306,24 +316,24 @@ def _sssom(
                 "subject_label": pair.term,
                 "predicate_id": "skos:exactMatch" if is_same else f"skos:{other}",
                 "object_id": target,
-                "object_label": _name(pair.concept, dictionary),
+                "object_label": pair.name,
                 "mapping_justification": CURATED
                 if pair.is_decided
                 else _JUSTIFIED.get(pair.answer.status, _BY_VECTORS),
                 "confidence": "" if confidence is None else f"{confidence:.4f}",
-                "similarity_score": f"{min(1.0, pair.similarity):.4f}" if pair.concept else "",
-                "comment": _comment(pair, decisions),
+                "similarity_score": f"{pair.similarity:.4f}" if pair.concept else "",
+                "comment": pair.comment,
             }
         )
-    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{_TOOL}/{terms.name}/{dictionary.source}")
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{_TOOL}/{mapped.terms.name}/{mapped.source}")
     head = ["#curie_map:"]
     head += [f"#  {one}: {json.dumps(_PREFIXES.get(one, f'urn:{one}:'))}" for one in sorted(used)]
     head += [
         f'#mapping_set_id: "https://w3id.org/sssom/mappings/{identity}"',
         '#license: "https://w3id.org/sssom/license/unspecified"',
         f'#mapping_tool: "{_TOOL}"',
-        f'#mapping_date: "{now:%Y-%m-%d}"',
-        f"#object_source: {json.dumps(dictionary.source)}",
+        f'#mapping_date: "{mapped.now:%Y-%m-%d}"',
+        f"#object_source: {json.dumps(mapped.source)}",
     ]
     return "\n".join(head) + "\n" + _csv(rows, _SSSOM, "\t")
 
@@ -346,30 +356,23 @@ _SYSTEMS = {
 }
 
 
-def _fhir(
-    pairs: list[_Pair],
-    dictionary: Dictionary,
-    terms: LocalTerms,
-    decisions: Mapping[str, Decision],
-    now: datetime,
-) -> str:
+def _fhir(mapped: _Mapped) -> str:
     groups: dict[str, dict[str, dict[str, object]]] = {}
-    for pair in pairs:
-        codes = dictionary.about(pair.concept).codes if pair.concept else ()
+    for pair in mapped.pairs:
         prefix, colon, _ = pair.concept.partition(":")
         by_itself = (prefix if colon else "", pair.concept)  # where its vocabulary has none
-        vocabulary, code = next((one for one in codes if one[1]), by_itself)
+        vocabulary, code = next((one for one in pair.codes if one[1]), by_itself)
         target: dict[str, object] = {"equivalence": "unmatched"}
         if pair.concept:
             # What R4 calls "relatedto" is to be looked at; people are not asked for more.
             same = {Status.EXACT: "equal", Status.DECIDED: "equivalent"}
             target = {
                 "code": code,
-                "display": _name(pair.concept, dictionary),
+                "display": pair.name,
                 "equivalence": same.get(pair.answer.status, "relatedto"),
             }
-        if comment := _comment(pair, decisions):
-            target["comment"] = comment
+        if pair.comment:
+            target["comment"] = pair.comment
         elements = groups.setdefault(vocabulary, {})
         element = elements.setdefault(
             pair.code, {"code": pair.code, "display": pair.term, "target": []}
@@ -381,19 +384,22 @@ def _fhir(
     for vocabulary, elements in groups.items():
         system = _SYSTEMS.get(vocabulary, f"urn:{vocabulary}") if vocabulary else None
         to = {"target": system} if system else {}
-        group.append({"source": f"urn:{terms.name}", **to, "element": list(elements.values())})
+        group.append(
+            {"source": f"urn:{mapped.terms.name}", **to, "element": list(elements.values())}
+        )
     resource = {
         "resourceType": "ConceptMap",
-        "name": terms.name,
+        "name": mapped.terms.name,
         "status": "draft",
-        "date": f"{now:%Y-%m-%d}",
+        "date": f"{mapped.now:%Y-%m-%d}",
         "group": group,
     }
     return json.dumps(resource, indent=1, ensure_ascii=False) + "\n"
 
 
-_Form = Callable[
-    [list[_Pair], Dictionary, LocalTerms, Mapping[str, Decision], datetime],
-    str,
-]
-FORMS: dict[str, _Form] = {"usagi": _usagi, "stcm": _stcm, "sssom": _sssom, "fhir": _fhir}
+FORMS: dict[str, Callable[[_Mapped], str]] = {
+    "usagi": _usagi,
+    "stcm": _stcm,
+    "sssom": _sssom,
+    "fhir": _fhir,
+}

@@ -18,6 +18,7 @@ import polars as pl
 
 from coder_jax.mapping.candidates import SAME, Candidates
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
+from coder_jax.mapping.context import MOST_CHARACTERS
 from coder_jax.mapping.spelling import TypingErrors, plain, same_letters, visible
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import is_empty, read_rows, split_concepts
@@ -113,7 +114,6 @@ _ERRORS = frozenset(
     " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
     " #¡div/0! #¡num! #¡nulo! #!valor! #!num!".split()
 )
-MOST_CHARACTERS = 500  # of a name; the longest of the UMLS, aside from chemicals, have some 300
 
 
 def why_unanswerable(mention: str) -> str:

@@ -21,10 +21,10 @@ from coder_jax.report.dictionary import (
     Entries,
     MapFigure,
     ShownTerms,
+    choose_shown_terms,
     draw_maps,
     explorer_data,
     gather_entries,
-    read_shown_terms,
 )
 from coder_jax.report.model_answers import (
     CandidateAnswers,
@@ -46,6 +46,7 @@ from coder_jax.systems.trained_models import Model, load_ranker, open_model
 from coder_jax.training.metrics import read_metrics
 from coder_jax.training.system import SavedRun, System
 from data_pipeline import process
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -235,8 +236,8 @@ class Inputs:
       model, name: the encoder to report on, and what it is called.
       title: of the page.
       pooling: None for the model's own.
-      dictionary, languages, sources, types, keep_suppressed, standard, columns: as
-        `read_dictionary` takes them; or no dictionary.
+      dictionary: its path, or none.
+      choices: what of it is taken, as `read_dictionary` has it.
       results: (what its encoder is called or None, path) of each file of `evaluate --json`.
       mentions: file of mentions for a model with classes; None for those that a dataset holds out.
         Or a folder of mentions, whose candidates are shown.
@@ -254,12 +255,7 @@ class Inputs:
     title: str
     pooling: str | None
     dictionary: str | None
-    languages: Sequence[str] | None
-    sources: Sequence[str] | None
-    types: Sequence[str] | None = None
-    keep_suppressed: bool = False
-    standard: bool = False
-    columns: Mapping[str, str] | None = None
+    choices: Mapping[str, Any] = field(default_factory=dict)
     results: Sequence[tuple[str | None, str]]
     compare: Sequence[tuple[str, str]]
     terms: int
@@ -291,15 +287,8 @@ def build_report(inputs: Inputs, load: Load = _load_subject) -> Report:
     learning = _learning_panels(inputs.curves)
     shown = None
     if inputs.dictionary is not None:
-        dictionary = inputs.dictionary, inputs.languages, inputs.sources, inputs.types
-        shown = read_shown_terms(
-            *dictionary,
-            keep_suppressed=inputs.keep_suppressed,
-            standard=inputs.standard,
-            columns=inputs.columns,
-            most_terms=inputs.terms,
-            seed=inputs.seed,
-        )
+        dictionary = read_dictionary(inputs.dictionary, **inputs.choices)
+        shown = choose_shown_terms(dictionary, most_terms=inputs.terms, seed=inputs.seed)
     subject = load(inputs.name, inputs.model, inputs.pooling)
     report = Report(
         title=inputs.title,

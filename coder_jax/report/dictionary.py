@@ -14,7 +14,7 @@ from scipy.linalg import orthogonal_procrustes
 
 from coder_jax.encoding.search import nearest_others
 from coder_jax.evaluation.concepts import bare_type
-from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -74,40 +74,22 @@ class ShownTerms:
         )
 
 
-def read_shown_terms(
-    path: str,
-    languages: Sequence[str] | None,
-    sources: Sequence[str] | None,
-    types: Sequence[str] | None = None,
-    *,
-    keep_suppressed: bool = False,
-    standard: bool = False,
-    columns: Mapping[str, str] | None = None,
-    most_terms: int,
-    seed: int,
-) -> ShownTerms:
-    """Reads a dictionary and chooses the part to show.
+def choose_shown_terms(dictionary: Dictionary, *, most_terms: int, seed: int) -> ShownTerms:
+    """Chooses the part of a dictionary to show.
 
     Args:
-      path, languages, sources, types, keep_suppressed, standard, columns: as in `read_dictionary`.
+      dictionary: with all its terms.
       most_terms: in the explorer.
       seed: of the choice.
 
     Raises:
-      BadInput: as `read_dictionary`; or a dictionary of a single term.
+      BadInput: a dictionary of a single term.
     """
-    dictionary = read_dictionary(
-        path,
-        languages,
-        sources,
-        types=types,
-        keep_suppressed=keep_suppressed,
-        standard=standard,
-        columns=columns,
-    )
     total = len(set(dictionary.terms))
     if total < 2:
-        raise BadInput(f"{path}: found a single term; expected two or more, to compare them")
+        raise BadInput(
+            f"{dictionary.source}: found a single term; expected two or more, to compare them"
+        )
     terms = _terms_by_concept(dictionary)
     held = _semantic_types(dictionary)
     return ShownTerms(

@@ -110,7 +110,8 @@ def _wait_for_lock(out: Path) -> IO[str]:
 
 INDEX = "index"  # the folder of what refreshes wrote; what is old there goes in the bucket, too
 _NOT_FETCHED = ("checkpoints/", "tensorboard/", "wandb/")
-_NOT_PUBLISHED = ("checkpoints/", "wandb/", _LOCK)
+# Trackers write and delete files of their own meanwhile: wandb/, mlflow.db-journal.
+_NOT_PUBLISHED = ("checkpoints/", "wandb/", "mlflow.db-", _LOCK)
 
 
 class RunFiles:

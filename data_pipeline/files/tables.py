@@ -890,8 +890,6 @@ def _read_workbook(path: Path, sheet: str | None = None) -> tuple[str, Rows]:
     try:
         with _workbook_file(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and checks of input that are not read
-            with zipfile.ZipFile(file) as archive:
-                zip_members(archive, str(path), lambda _: True)
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
             found = _sheet(workbook, path, sheet)
             rows = _sheet_rows(found, path)
@@ -939,8 +937,7 @@ _TRANSITIONAL = (
 def _workbook_file(path: Path) -> Iterator[IO[bytes]]:
     """A workbook that openpyxl can read; BadInput if it unpacks to too much."""
     with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-        for part in archive.infolist():
-            check_unpacked(f"{part.filename} in {path}", part.compress_size, part.file_size)
+        parts = zip_members(archive, str(path), lambda _: True)
         is_strict = "xl/workbook.xml" in archive.namelist() and _STRICT in archive.read(
             "xl/workbook.xml"
         )
@@ -949,7 +946,7 @@ def _workbook_file(path: Path) -> Iterator[IO[bytes]]:
             return
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as copy:
-            for part in archive.infolist():
+            for part in parts:
                 text = archive.read(part)
                 if part.filename.endswith((".xml", ".rels")):
                     for strict, known in _TRANSITIONAL:

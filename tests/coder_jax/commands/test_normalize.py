@@ -324,6 +324,20 @@ def test_a_workbook_made_of_a_workbook_keeps_all_that_it_had(
     assert (of_similarity.value, of_similarity.data_type) == (1, "n")
 
 
+def test_a_heading_across_the_sheet_makes_room_for_the_new_columns(run_of_normalize_tables, files):
+    a_workbook(files / "list.xlsx")
+    book = load_workbook(files / "list.xlsx")
+    book["local terms"]["A5"] = "Discharge"
+    book["local terms"]["B5"] = None
+    book["local terms"].merge_cells("A5:Z5")
+    book.save(files / "list.xlsx")
+    arguments = ("--sheet", "local terms", "--column", "local term")
+    run_of_normalize_tables(*arguments, out="coded.xlsx", given="list.xlsx")
+    sheet = load_workbook(files / "coded.xlsx")["local terms"]
+    statuses = 4 + list(CODED_COLUMNS).index("status")
+    assert [sheet.cell(row, statuses).value for row in (4, 5)] == ["exact", "no answer"]
+
+
 def test_a_workbook_with_more_rows_than_its_list(run_of_normalize_tables, files):
     a_workbook(files / "list.xlsx")
     book = load_workbook(files / "list.xlsx")

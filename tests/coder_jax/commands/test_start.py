@@ -78,6 +78,13 @@ def test_a_python_without_the_packages_is_told_which(verb):
     assert "bash launch/train.sh" in done.stderr
 
 
+@pytest.mark.parametrize("verb", sorted({*VERBS} - {"train", "demo"}))  # which train
+def test_help_starts_no_library_of_arrays(verb):
+    code = "sys.modules.update(dict.fromkeys(('jax', 'torch', 'tensorflow', 'sklearn')))"
+    done = start(verb, "--help", code=code)
+    assert done.returncode == 0 and done.stdout.startswith("usage:"), done.stderr
+
+
 @pytest.mark.parametrize("package", ["msgspec", "jax"])
 def test_a_package_that_is_not_there_is_named(package):
     done = start("train", "--help", code=f"sys.modules[{package!r}] = None")

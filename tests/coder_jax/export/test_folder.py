@@ -396,7 +396,10 @@ def test_nothing_of_it_is_in_an_export(kind, tmp_path):
     assert ("token_type_ids" in tokenizer("pain")) == (kind == "bert")
     told = json.loads((tmp_path / "export" / "tokenizer_config.json").read_text())
     names = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
-    assert told.keys() - names == {
+    before = json.loads((tmp_path / "export" / "tokenizer.json").read_text())["pre_tokenizer"]
+    assert told.get("add_prefix_space") == before.get("add_prefix_space")
+    assert ("add_prefix_space" in told) == (kind == "modernbert")
+    assert told.keys() - names - {"add_prefix_space"} == {
         "backend",
         "model_input_names",
         "model_max_length",

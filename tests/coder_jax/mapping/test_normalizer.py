@@ -155,6 +155,13 @@ def test_a_concept_that_says_the_side_comes_before_one_that_lacks_it():
     assert (answer.concept, answer.status, answer.reason) == ("H", Status.NEAR, "lost: side")
 
 
+def test_a_broad_concept_comes_before_one_that_contradicts():
+    mention = "acute left upper fracture type 2"
+    vectors = {"Fracture": [0.97, 0.24], "Chronic fracture": [1, 0], "far": [0, 1]}
+    (answer,) = normalizer_of(vectors, ["F", "C", "X"], mention).answers([mention])
+    assert answer.concept == "F", "it lacks four values, of which none is wrong"
+
+
 def test_one_agreeing_name_of_a_concept_is_enough():
     vectors = {"Diabetes": [1, 0], "Diabetes type 2": [0.8, 0.6], "Diabetes type 1": [0.97, 0.24]}
     normalizer = normalizer_of(vectors, ["D2", "D2", "D1"], "type II diabetes")

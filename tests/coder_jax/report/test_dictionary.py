@@ -18,6 +18,7 @@ from coder_jax.report.dictionary import (
     _packed,
     _project,
     _same_group_nearest,
+    choose_shown_terms,
     draw_maps,
     explorer_data,
     gather_entries,
@@ -79,7 +80,7 @@ def test_what_is_shown_of_a_dataset(tmp_path):
             source=write_release(tmp_path / "META"), out=tmp_path / "data", tokenizer=str(tmp_path)
         )
     )
-    shown = terms.read_shown_terms(str(out), None, None, most_terms=4, seed=0)
+    shown = choose_shown_terms(read_dictionary(out), most_terms=4, seed=0)
     assert shown.types["C0000003"] == ["Finding", "Sign or Symptom"]
     assert shown.types["C0000001"] == ["Disease or Syndrome"]
     assert "C0000006" not in shown.types, "a concept without a type"
@@ -92,22 +93,27 @@ def test_what_is_shown_of_a_dataset(tmp_path):
         and "--terms says" in note
     )
     assert shown.note(shown.total).startswith(f"All {shown.total} distinct terms of ")
-    french = terms.read_shown_terms(str(out), ["FRE"], None, most_terms=9, seed=0)
+    french = choose_shown_terms(read_dictionary(out, ["FRE"]), most_terms=9, seed=0)
     assert set(french.dictionary.languages) == {"FRE"}
 
 
 def test_a_release_has_the_types_of_the_mrsty_beside_it(tmp_path):
     mrconso = write_release(tmp_path / "META") / "MRCONSO.RRF"
-    chosen = {"languages": None, "sources": None, "most_terms": 9, "seed": 0}
-    assert terms.read_shown_terms(str(mrconso), **chosen).types == {
+
+    def types(**choices):
+        dictionary = read_dictionary(mrconso, **choices)
+        return choose_shown_terms(dictionary, most_terms=9, seed=0).types
+
+    assert types() == {
         "C0000001": ["Disease or Syndrome"],
         "C0000002": ["Disease or Syndrome"],
         "C0000003": ["Finding", "Sign or Symptom"],
     }
-    kept = terms.read_shown_terms(str(mrconso), **chosen, keep_suppressed=True)
-    assert kept.types["C0000004"] == ["Disease or Syndrome"], "all its terms are suppressed"
+    assert types(keep_suppressed=True)["C0000004"] == ["Disease or Syndrome"], (
+        "all its terms are suppressed"
+    )
     mrconso.with_name("MRSTY.RRF").unlink()
-    assert terms.read_shown_terms(str(mrconso), **chosen).types == {}
+    assert types() == {}
 
 
 def test_a_release_tells_languages_and_sources(tmp_path):
@@ -120,7 +126,7 @@ def test_a_release_tells_languages_and_sources(tmp_path):
 def test_a_dictionary_of_one_term(tmp_path):
     (tmp_path / "d.tsv").write_text("pain\tC1\npain\tC2\n")
     with pytest.raises(BadInput, match="found a single term; expected two or more"):
-        terms.read_shown_terms(str(tmp_path / "d.tsv"), None, None, most_terms=9, seed=0)
+        choose_shown_terms(read_dictionary(tmp_path / "d.tsv"), most_terms=9, seed=0)
 
 
 # Neighbours

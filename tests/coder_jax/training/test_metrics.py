@@ -13,6 +13,7 @@ from coder_jax.training import metrics as metrics_module
 from coder_jax.training import metrics as tracking_module
 from coder_jax.training.metrics import (
     MetricsLog,
+    Profile,
     _Board,
     _keep_lines_until,
     check_installed,
@@ -44,6 +45,21 @@ def test_lines_go_on_where_the_run_stopped(tmp_path, capsys):
     for line in lines:
         age = datetime.now(UTC) - datetime.fromisoformat(line["time"])
         assert timedelta(0) <= age < timedelta(minutes=5), "the time is that of the day, in UTC"
+
+
+def test_a_profile_that_cannot_be_written_ends_no_run(tmp_path, monkeypatch):
+    profile = Profile(tmp_path, range(2, 4))
+
+    def full_disk() -> None:
+        raise RuntimeError("No space left on device")
+
+    monkeypatch.setattr(metrics_module.jax.profiler, "start_trace", lambda *_, **__: None)
+    monkeypatch.setattr(metrics_module.jax.profiler, "stop_trace", full_disk)
+    with pytest.raises(Stopped), profile:
+        profile.start()
+        assert profile.stop() == "the profile could not be written: No space left on device"
+        profile.start()
+        raise Stopped
 
 
 def test_goodput_is_the_share_of_steps_in_all_the_time_since_the_run_began(tmp_path, monkeypatch):

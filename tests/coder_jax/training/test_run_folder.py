@@ -200,3 +200,15 @@ def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(
     monkeypatch.setattr("data_pipeline.files.whole.fcntl.flock", no_locks)
     assert lock_run(tmp_path) is None
     assert "cannot be locked (Function not implemented)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "is_published"),
+    [
+        *(("run.json", True), ("tensorboard/events.1", True), ("mlflow.db", True)),
+        *(("mlflow.db-journal", False), ("wandb/run-1/files/config.yaml", False)),
+        *(("checkpoints/8/state", False), ("run.json.unfinished", False), ("lock", False)),
+    ],
+)
+def test_files_that_a_tracker_may_delete_meanwhile_are_not_published(name, is_published):
+    assert run_lock._is_published(name) == is_published

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_pipeline.terminology.contradictions import contradiction, sides_in_words
+from coder_jax.mapping.contradictions import contradiction, sides_in_words
 
 SAME = [
     # strengths, in whatever unit and writing
