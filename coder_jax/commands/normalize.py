@@ -278,7 +278,7 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     context_rules: Annotated[
         Path | None,
         Flag(
-            "more phrases that tell a context, beside the English and German ones: lines of "
+            "more phrases that tell a context, beside those of seven languages: lines of "
             "phrase<TAB>kind<TAB>place, such as 'query<TAB>possible<TAB>before'",
             "FILE",
         ),

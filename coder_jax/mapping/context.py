@@ -14,6 +14,7 @@ References:
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,9 @@ from data_pipeline.files.tables import tab_separated
 from data_pipeline.process import BadInput, did_you_mean
 
 _CONTEXTS = ("negated", "possible", "hypothetical", "family", "history")
+_LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "pt")
 # The rules that are always used, a file for each language. No phrase of one is a word of another.
-OWN_RULES = tuple(Path(__file__).with_name(f"context_{one}.tsv") for one in ("en", "de"))
+OWN_RULES = tuple(Path(__file__).with_name(f"context_{one}.tsv") for one in _LANGUAGES)
 
 _LINK, _NAME, _END = "link", "name", "end"
 _KINDS = (*_CONTEXTS, _LINK, _NAME, _END)
@@ -65,7 +67,8 @@ class ContextRules:
 
     Args:
       paths: files of phrase<TAB>kind<TAB>place, read as one; lines that begin with # are comments.
-        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Kind is one of _CONTEXTS,
+        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Letters with accents stand
+        for those without, too: lists are often typed so. Kind is one of _CONTEXTS,
         with the place "before" (the name), "after" or "start" (of the mention alone); "link", a
         phrase that may stand between another and the name ("before" or "after" this); "name", which
         looks like one of these but belongs to a name; or "end", which ends the scope of what is
@@ -174,18 +177,27 @@ def _pattern(phrase: str) -> str:
     """The pattern of a phrase: whole words, any blanks between them, (a|b) for either."""
     # What may be absent takes its blank along.
     phrase = re.sub(r" \(([^()]*)\|\)", lambda one: f"( {one[1].replace('|', '| ')}|)", phrase)
-    phrase = re.sub(r"\(([^()]*)\|\) ", lambda one: f"({one[1].replace('|', ' |')} |)", phrase)
-    signs = [sign if sign in "(|)" else re.escape(sign) for sign in phrase]
+    phrase = re.sub(r"\((?! )([^()]*)\|\) ", lambda one: f"({one[1].replace('|', ' |')} |)", phrase)
+    signs = [sign if sign in "(|)" else _sign(sign) for sign in phrase]
     pattern = "".join("(?:" if sign == "(" else sign for sign in signs)
     # Between words there is a blank, around a sign there may be none.
     pattern = re.sub(r"(?<=\w)\\ (?=\w)", r"\\s+", pattern).replace("\\ ", r"\s*")
     return rf"(?:(?<!\w)(?<!\w-)|(?!\w)){pattern}(?:(?!\w)(?![-/]\w)|(?<!\w))"
 
 
+def _sign(sign: str) -> str:
+    """The pattern of a letter or sign, with the other ways in which it is typed."""
+    if sign == "'":
+        return "['’]"
+    plain = unicodedata.normalize("NFD", sign)[0]
+    return re.escape(sign) if plain == sign else f"[{sign}{plain}]"
+
+
 def _needed(phrase: str, common: frozenset[str]) -> frozenset[str]:
     """Words and signs of which a mention has one where it has the phrase."""
     words = frozenset(_WORD.findall(phrase.lower()))
-    return words - common or words or frozenset(phrase) - frozenset(" (|)")
+    kept = words - common or words or frozenset(phrase) - frozenset(" (|)")
+    return kept | {"".join(unicodedata.normalize("NFD", sign)[0] for sign in one) for one in kept}
 
 
 def _read(path: Path) -> list[_Rule]:

@@ -551,10 +551,9 @@ class Bert(nnx.Module):
 
     def with_dtype(self, dtype: Any) -> Bert:
         """The same parameters, computing in another dtype."""
-        kept = {"dtype": dtype, "pooler": self.pooler is not None}
-        structure = nnx.eval_shape(lambda: type(self)(self.config, **kept, rngs=nnx.Rngs(0)))
-        graph, _ = nnx.split(structure)
-        return nnx.merge(graph, nnx.state(self))
+        pooler = self.pooler is not None
+        structure, _ = structure_and_shapes(type(self), self.config, jnp.dtype(dtype), pooler)
+        return merge_encoder(structure, split_encoder(self)[1], self.remat)
 
 
 class Structure(NamedTuple):
@@ -573,6 +572,16 @@ def split_encoder(bert: Bert) -> tuple[Structure, dict[str, Any]]:
     """The structure of an encoder, and its parameters as nested dictionaries of arrays."""
     graph, params = nnx.split(bert, nnx.Param)
     return Structure(graph, tuple(nnx.to_flat_state(params).paths)), nnx.to_pure_dict(params)
+
+
+@functools.cache  # seconds of 24 layers, and a command asks for the same encoder several times
+def structure_and_shapes(
+    kind: type[Bert], config: BertConfig, dtype: jnp.dtype, pooler: bool
+) -> tuple[Structure, dict[str, Any]]:
+    """The structure of an encoder of this class, and the shapes of its parameters."""
+    return split_encoder(
+        nnx.eval_shape(lambda: kind(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
+    )
 
 
 def merge_encoder(structure: Structure, params: Mapping[str, Any], remat: str = "none") -> Bert:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
+from coder_jax.models.bert import Bert, merge_encoder, structure_and_shapes
 from coder_jax.models.bert_config import ARCHITECTURES, BertConfig
 from coder_jax.models.hf_files import Weight, find_folder, read_tensors
 from coder_jax.models.modernbert import MODERNBERT, ModernBert, ModernBertConfig
@@ -86,17 +85,8 @@ def abstract_bert(
       pooler: whether it has the tanh pooler; if None, as its architecture has it.
     """
     pooler = config.pooled if pooler is None else pooler
-    return merge_encoder(*_structure_and_shapes(config, jnp.dtype(dtype), pooler))
-
-
-@functools.cache  # a second of 24 layers, and a command asks for the same encoder several times
-def _structure_and_shapes(
-    config: BertConfig, dtype: jnp.dtype, pooler: bool
-) -> tuple[Structure, dict[str, Any]]:
-    made = _encoder_class(config)
-    return split_encoder(
-        nnx.eval_shape(lambda: made(config, dtype=dtype, pooler=pooler, rngs=nnx.Rngs(0)))
-    )
+    kind = _encoder_class(config)
+    return merge_encoder(*structure_and_shapes(kind, config, jnp.dtype(dtype), pooler))
 
 
 # -------------------------------------------------------------------------------------------------

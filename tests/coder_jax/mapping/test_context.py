@@ -65,6 +65,33 @@ def rules():
         ("Ausschluss Pneumonie", "negated", "Pneumonie"),
         ("Lungenembolie nicht ausgeschlossen", "possible", "Lungenembolie"),
         ("Mutter hatte Brustkrebs", "family", "Brustkrebs"),
+        # French, with and without accents
+        ("pas de fièvre", "negated", "fièvre"),
+        ("pas d’oedème", "negated", "oedème"),
+        ("absence de signe de phlébite", "negated", "phlébite"),
+        ("suspicion d'appendicite", "possible", "appendicite"),
+        ("Embolie pulmonaire a eliminer", "possible", "Embolie pulmonaire"),
+        ("ATCD d'infarctus", "history", "infarctus"),
+        ("antécédents familiaux de cancer du sein", "family", "cancer du sein"),
+        ("sa mère avait un cancer du sein", "family", "cancer du sein"),
+        # Spanish, Portuguese, Italian, Dutch
+        ("niega dolor torácico", "negated", "dolor torácico"),
+        ("neumonía descartada", "negated", "neumonía"),
+        ("apendicitis a descartar", "possible", "apendicitis"),
+        ("antecedentes familiares de cáncer de mama", "family", "cáncer de mama"),
+        ("antecedentes de infarto", "history", "infarto"),
+        ("não apresenta dor", "negated", "dor"),
+        ("possivel pneumonia", "possible", "pneumonia"),
+        ("mãe com diabetes", "family", "diabetes"),
+        ("senza febbre", "negated", "febbre"),
+        ("polmonite da escludere", "possible", "polmonite"),
+        ("anamnesi positiva per ictus", "history", "ictus"),
+        ("geen aanwijzingen voor trombose", "negated", "trombose"),
+        ("verdenking op longembolie", "possible", "longembolie"),
+        ("status na appendectomie", "history", "appendectomie"),
+        # what may be absent, between words
+        ("colon cancer runs in the family", "family", "colon cancer"),
+        ("colon cancer runs in family", "family", "colon cancer"),
     ],
 )
 def test_contexts(rules, mention, contexts, name):
@@ -81,9 +108,10 @@ negative regulation of growth|twin-to-twin transfusion|Vater-Pacini corpuscle|ke
 Historical|Nocturia|Ohnmacht|likely to fall|Epilepsy, unspecified, not intractable
 Diabetes mellitus, not stated as uncontrolled|Nicht primär insulinabhängiger Diabetes mellitus
 Nicht allergisches Asthma|Spinal TBC|VATER association|MoM hip replacement|IF antibody
-NO synthase deficiency|No. 10 blade|Differential blood count|früher Abort""".replace(
-        "\n", "|"
-    ).split("|"),
+NO synthase deficiency|No. 10 blade|Differential blood count|früher Abort|non-Hodgkin lymphoma
+Tibia ausente|Arco di cupido assente|Vésicule biliaire absente|Anomalie de la pie-mère|PAS complex
+Infection à gram négatif|sepsis por gram negativos|Mort dans l'enfance|Fractura sin especificar
+Sans autre indication|hepatitis E|LE edema|Geen diagnose""".replace("\n", "|").split("|"),
 )
 def test_names_that_begin_alike(rules, mention):
     assert rules.read(mention) == ((), mention)

@@ -46,7 +46,12 @@ from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput
 
 # Depths that are used, of 11 layers and more; XLM-R has BERT's layers.
-ENCODERS = ("bert-12", "bert-24", "xlm-roberta-12", "modernbert-24")
+ENCODERS = (
+    pytest.param("bert-12", marks=pytest.mark.slow),
+    "bert-24",
+    pytest.param("xlm-roberta-12", marks=pytest.mark.slow),
+    "modernbert-24",
+)
 SPEC = BatchSpec(groups=1, triplets=2, repeats=2, row_length=32)
 ARCHITECTURES = {
     "bert": tiny_bert.write_model,
