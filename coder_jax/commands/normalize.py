@@ -34,10 +34,10 @@ of SNOMED CT at the end, such as "(disorder)", may be missing where the dictiona
 
 The dictionary is a table with the columns term and concept, or those that --term-column and
 --concept-column name (also language, vocabulary, code, preferred, semantic_type, where there are),
-a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release, or a whole release of the
-UMLS, SNOMED CT or LOINC (folder or .zip). It may also be the https:// address of such a file, which
-is fetched once. Its vectors are kept on this machine: the second time is quick. It may be larger
-than memory.
+a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release (whatever its name), or a
+whole release of the UMLS, RxNorm, SNOMED CT or LOINC (folder or .zip). It may also be the https://
+address of such a file, which is fetched once. Its vectors are kept on this machine: the second time
+is quick. It may be larger than memory.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
@@ -226,7 +226,7 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
         str | None,
         Flag(
             "terms to search (a table with columns term and concept, a dataset folder, an ontology "
-            "(.obo), MRCONSO.RRF, or an https:// address of one)",
+            "(.obo), MRCONSO.RRF, RXNCONSO.RRF, or an https:// address of one)",
             "PATH",
             heading="dictionary",
         ),
