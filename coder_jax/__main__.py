@@ -39,6 +39,7 @@ _PURPOSES = {
     "map terms to concepts": {
         "normalize": "map free-text terms to the concepts of a dictionary",
         "encode": "turn terms into vectors",
+        "serve": "answer other programs over HTTP, also as OpenAI's embeddings",
     },
     "train an encoder": {
         "build": "make a dataset from a terminology: UMLS, SNOMED CT, an ontology, your own table",

@@ -259,6 +259,8 @@ _EXTRAS = {
     **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
     **dict.fromkeys(("matplotlib", "threadpoolctl"), "report"),
     **dict.fromkeys(("s3fs", "gcsfs"), "cloud"),
+    **dict.fromkeys(("fastapi", "uvicorn"), "serve"),
+    "spacy": "spacy",
 }
 # The exit status that a shell shows for a process whose reader has gone (128 + SIGPIPE).
 _NOT_READ = 141

@@ -120,6 +120,11 @@ def test_core_and_extras_are_the_requirements(repo):
     assert extras.pop("all") == [f"coder-jax[{','.join(extras)}]"]
     cloud = (repo / "requirements-cloud.txt").read_text().splitlines()
     assert requirements(extras.pop("cloud")) == requirements(cloud)
+    # What answers other programs is no part of the environment of the scripts.
+    for_tests = requirements((repo / "requirements-test.txt").read_text().splitlines())
+    for_tests |= requirements(["abbreviations>=0.2.5"])  # of the extra `text`, too
+    for extra in ("serve", "spacy"):
+        assert requirements(extras.pop(extra)).items() <= for_tests.items()
     whole = requirements((repo / "requirements.txt").read_text().splitlines())
     whole.pop("setuptools")  # for launch/environment.sh
     assert requirements(project["dependencies"] + sum(extras.values(), [])) == whole

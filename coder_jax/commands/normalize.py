@@ -34,10 +34,10 @@ of SNOMED CT at the end, such as "(disorder)", may be missing where the dictiona
 
 The dictionary is a table with the columns term and concept, or those that --term-column and
 --concept-column name (also language, vocabulary, code, preferred, semantic_type, where there are),
-a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release, or a whole release of the
-UMLS, SNOMED CT or LOINC (folder or .zip). It may also be the https:// address of such a file, which
-is fetched once. Its vectors are kept on this machine: the second time is quick. It may be larger
-than memory.
+a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release (whatever its name), or a
+whole release of the UMLS, RxNorm, SNOMED CT or LOINC (folder or .zip). It may also be the https://
+address of such a file, which is fetched once. Its vectors are kept on this machine: the second time
+is quick. It may be larger than memory.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
@@ -152,33 +152,9 @@ _MOST_TERMS_BY_LETTERS = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerOptions):
-    """The options of `normalize`."""
+class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
+    """What answers mentions: an encoder, a dictionary, and a rule."""
 
-    mentions: Annotated[
-        str,
-        Flag(
-            "table with --column, or text file with one term per line (default: stdin)",
-            "LIST",
-            name="",
-            heading="the list",
-        ),
-    ] = "-"
-    column: Annotated[str | None, Flag("column of the table that has the terms", "NAME")] = None
-    out: Annotated[
-        Path | None,
-        Flag(
-            "file to write, .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)", "FILE"
-        ),
-    ] = None
-    k: Annotated[
-        int | None,
-        Flag(
-            "concepts for each term, a row for each; a generator or a ranker (recall, rank) gives "
-            "as many as the term means (default: 1)",
-            name="-k",
-        ),
-    ] = None
     codes_of: Annotated[
         tuple[str, ...],
         Flag(
@@ -186,54 +162,9 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
             "SAB,SAB",
             commas=True,
             one_word=True,
-        ),
-    ] = ()
-    prefix: Annotated[str, Flag("put this before the names of the added columns", "TEXT")] = ""
-    separator: Annotated[
-        str | None,
-        Flag(
-            "sign between columns (default: found in the file: comma, ; or tab); of an .xlsx list, "
-            "that of --out coded.csv (default: comma; Excel expects ; where decimals have a comma)",
-            "SIGN",
-        ),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        Flag(
-            "encoding of the list, such as cp1252 (Excel) or latin-1 (default: UTF-8); the other "
-            "files are read as UTF-8, and as this where they are not",
-            "NAME",
-        ),
-    ] = None
-    sheet: Annotated[
-        str | None, Flag("sheet of an .xlsx file (default: the first that is not hidden)", "NAME")
-    ] = None
-    header_row: Annotated[
-        int | None,
-        Flag(
-            "row of the column names, where titles stand above it (default: the first row that has "
-            "the name --column)",
-            "N",
-            least=1,
-        ),
-    ] = None
-    by: Annotated[
-        Literal["terms", "classes"] | None,
-        Flag(
-            "answer with the concept of the nearest term of --dictionary, or with the most "
-            "probable class of a model that has classes (recipe mlnorm), where --dictionary only "
-            "tells the names of concepts (default: terms; classes without --dictionary)",
             heading="answers",
         ),
-    ] = None
-    semantic_group: Annotated[
-        str | None,
-        Flag(
-            "semantic group of all terms of the list, such as DISO or ANAT: only classes of this "
-            "group are answers",
-            "GROUP",
-        ),
-    ] = None
+    ] = ()
     min_similarity: Annotated[
         float | None,
         Flag(
@@ -291,6 +222,120 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
             "FILE",
         ),
     ] = None
+    dictionary: Annotated[
+        str | None,
+        Flag(
+            "terms to search (a table with columns term and concept, a dataset folder, an ontology "
+            "(.obo), MRCONSO.RRF, RXNCONSO.RRF, or an https:// address of one)",
+            "PATH",
+            heading="dictionary",
+        ),
+    ] = None
+    dictionary_vectors: Annotated[
+        Path | None,
+        Flag("vectors of the dictionary, made with `encode --dictionary`", "NPY"),
+    ] = None
+    retired_cuis: Annotated[
+        str | None,
+        Flag(
+            "MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
+            "dictionary are replaced by what they were merged into",
+            "FILE",
+        ),
+    ] = None
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "the encoder, a folder or a hub id; only for recall several (--model A --model B), "
+            "which are averaged",
+            MODEL,
+            name="--model",
+            one_word=True,
+            heading="encoder",
+        ),
+    ]
+    pooling: Pooling = None
+
+    @property
+    def model(self) -> str:
+        """The encoder, or the first of several."""
+        return self.models[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizeOptions(AnswerOptions, RankerOptions):
+    """The options of `normalize`."""
+
+    mentions: Annotated[
+        str,
+        Flag(
+            "table with --column, or text file with one term per line (default: stdin)",
+            "LIST",
+            name="",
+            heading="the list",
+        ),
+    ] = "-"
+    column: Annotated[str | None, Flag("column of the table that has the terms", "NAME")] = None
+    out: Annotated[
+        Path | None,
+        Flag(
+            "file to write, .csv, .tsv, .txt or .xlsx (default: tab-separated, on stdout)", "FILE"
+        ),
+    ] = None
+    k: Annotated[
+        int | None,
+        Flag(
+            "concepts for each term, a row for each; a generator or a ranker (recall, rank) gives "
+            "as many as the term means (default: 1)",
+            name="-k",
+        ),
+    ] = None
+    prefix: Annotated[str, Flag("put this before the names of the added columns", "TEXT")] = ""
+    separator: Annotated[
+        str | None,
+        Flag(
+            "sign between columns (default: found in the file: comma, ; or tab); of an .xlsx list, "
+            "that of --out coded.csv (default: comma; Excel expects ; where decimals have a comma)",
+            "SIGN",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        Flag(
+            "encoding of the list, such as cp1252 (Excel) or latin-1 (default: UTF-8); the other "
+            "files are read as UTF-8, and as this where they are not",
+            "NAME",
+        ),
+    ] = None
+    sheet: Annotated[
+        str | None, Flag("sheet of an .xlsx file (default: the first that is not hidden)", "NAME")
+    ] = None
+    header_row: Annotated[
+        int | None,
+        Flag(
+            "row of the column names, where titles stand above it (default: the first row that has "
+            "the name --column)",
+            "N",
+            least=1,
+        ),
+    ] = None
+    by: Annotated[
+        Literal["terms", "classes"] | None,
+        Flag(
+            "answer with the concept of the nearest term of --dictionary, or with the most "
+            "probable class of a model that has classes (recipe mlnorm), where --dictionary only "
+            "tells the names of concepts (default: terms; classes without --dictionary)",
+            heading="answers",
+        ),
+    ] = None
+    semantic_group: Annotated[
+        str | None,
+        Flag(
+            "semantic group of all terms of the list, such as DISO or ANAT: only classes of this "
+            "group are answers",
+            "GROUP",
+        ),
+    ] = None
     map_files: Annotated[
         tuple[str, ...],
         Flag(
@@ -322,39 +367,6 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         Path | None,
         Flag("use decisions that the --review page saved; all other terms are mapped again", "CSV"),
     ] = None
-    dictionary: Annotated[
-        str | None,
-        Flag(
-            "terms to search (a table with columns term and concept, a dataset folder, an ontology "
-            "(.obo), MRCONSO.RRF, or an https:// address of one)",
-            "PATH",
-            heading="dictionary",
-        ),
-    ] = None
-    dictionary_vectors: Annotated[
-        Path | None,
-        Flag("vectors of the dictionary, made with `encode --dictionary`", "NPY"),
-    ] = None
-    retired_cuis: Annotated[
-        str | None,
-        Flag(
-            "MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
-            "dictionary are replaced by what they were merged into",
-            "FILE",
-        ),
-    ] = None
-    models: Annotated[
-        tuple[str, ...],
-        Flag(
-            "the encoder, a folder or a hub id; only for recall several (--model A --model B), "
-            "which are averaged",
-            MODEL,
-            name="--model",
-            one_word=True,
-            heading="encoder",
-        ),
-    ]
-    pooling: Pooling = None
     fusion: Annotated[
         Fusion,
         Flag(
@@ -362,11 +374,6 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
             heading="recall and rank",
         ),
     ] = "mean"
-
-    @property
-    def model(self) -> str:
-        """The encoder, or the first of several."""
-        return self.models[0]
 
     @property
     def by_classes(self) -> bool:
@@ -435,13 +442,18 @@ def _check(options: NormalizeOptions) -> None:
                 "file for each"
             )
         written[one.resolve()] = option
+    _check_rule(options)
+    _check_kind(options)
+
+
+def _check_rule(options: AnswerOptions) -> None:
+    """BadInput for cut-offs that cannot be."""
     if options.min_similarity is not None and not -1 <= options.min_similarity <= 1:
         raise BadInput(f"--min-similarity is {options.min_similarity}; expected -1 to 1")
     if options.precision is not None and not 0 < options.precision < 1:
         raise BadInput(
             f"--precision is {options.precision}; expected a share between 0 and 1, such as 0.9"
         )
-    _check_kind(options)
     if options.precision is not None and options.min_similarity is not None:
         raise BadInput("found --precision and --min-similarity; expected one of them")
 
@@ -493,7 +505,7 @@ class _Chosen(NamedTuple):
     rule: Rule
 
 
-def _choose(options: NormalizeOptions, terms: int) -> _Chosen:
+def _choose(options: AnswerOptions, terms: int) -> _Chosen:
     """The rule of the arguments and of what was measured of the model; said in a line.
 
     Args:
@@ -733,7 +745,7 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
 
 
 def _make_normalizer(
-    options: NormalizeOptions, dictionary: Dictionary, abbreviations: dict[str, str]
+    options: AnswerOptions, dictionary: Dictionary, abbreviations: dict[str, str]
 ) -> Normalizer:
     """The encoder with the dictionary, and the rule by which it answers."""
     from coder_jax.encoding.encoder import EncodedDictionary
@@ -759,6 +771,45 @@ def _make_normalizer(
     return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
 
 
+def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normalizer]:
+    """What answers mentions by the nearest terms of --dictionary, and the same without context.
+
+    Raises:
+      BadInput: several models, or one that is no encoder; no dictionary; what cannot be read.
+    """
+    check_one_model(options.models, "one encoder answers here")
+    _check_rule(options)
+    if not options.dictionary:
+        raise BadInput(f"--dictionary is missing; expected {_TERMS_TO_SEARCH}")
+    abbreviations, rules = _abbreviations_of(options), _context_rules(options)
+    normalizer = _make_normalizer(options, _dictionary_of(options), abbreviations)
+    return ContextNormalizer(normalizer, rules, options.context), normalizer
+
+
+def _abbreviations_of(options: AnswerOptions, encoding: str | None = None) -> dict[str, str]:
+    from coder_jax.mapping.normalizer import read_abbreviations
+
+    return read_abbreviations(options.abbreviations, encoding) if options.abbreviations else {}
+
+
+def _context_rules(options: AnswerOptions) -> ContextRules:
+    return ContextRules([*OWN_RULES, *([options.context_rules] if options.context_rules else [])])
+
+
+def _dictionary_of(options: AnswerOptions, encoding: str | None = None) -> Dictionary:
+    """The dictionary with the identifiers of today; without one, an empty one."""
+    from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+
+    dictionary = Dictionary([], [], options.model)
+    if options.dictionary:
+        choices = options.choices()
+        dictionary = read_dictionary(options.dictionary, **choices, raw=True, encoding=encoding)
+        _check_codes_of(options.codes_of, dictionary)
+    if options.retired_cuis:
+        dictionary = dictionary.with_successors(read_retired_cuis(options.retired_cuis))
+    return dictionary
+
+
 __doc__ = str(__doc__).replace(
     "COLUMNS", "\n".join(f"  {name:15s} {what}" for name, what in CODED_COLUMNS.items())
 )
@@ -771,8 +822,6 @@ WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary'
 def run(options: NormalizeOptions) -> int:
     from coder_jax.devices.hosts import alone
     from coder_jax.mapping.map_files import check_concepts
-    from coder_jax.mapping.normalizer import read_abbreviations
-    from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 
     alone("normalize")
     _check(options)
@@ -791,22 +840,12 @@ def run(options: NormalizeOptions) -> int:
         decisions = {}
         if options.decided:
             decisions = read_decisions(options.decided, options.encoding)
-        abbreviations = {}
-        if options.abbreviations:
-            abbreviations = read_abbreviations(options.abbreviations, options.encoding)
-        added = [options.context_rules] if options.context_rules else []
-        rules = ContextRules([*OWN_RULES, *added])
+        abbreviations = _abbreviations_of(options, options.encoding)
+        rules = _context_rules(options)
         classifier = _load_classes(options) if options.by_classes else None
+        dictionary = _dictionary_of(options, options.encoding)
         if options.dictionary:
-            dictionary = read_dictionary(
-                options.dictionary, **options.choices(), raw=True, encoding=options.encoding
-            )
-            _check_codes_of(options.codes_of, dictionary)
             check_concepts(options.maps, dictionary)
-        else:
-            dictionary = Dictionary([], [], options.model)
-        if options.retired_cuis:
-            dictionary = dictionary.with_successors(read_retired_cuis(options.retired_cuis))
         if options.decided:
             check_decisions(decisions, dictionary, options.decided)
 

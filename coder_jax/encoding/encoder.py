@@ -540,6 +540,10 @@ class TermEncoder:
         vectors = self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
         return _finite(vectors)
 
+    def token_counts(self, terms: Sequence[str]) -> np.ndarray:
+        """int64 [n]: how many tokens of each term are read, special ones included."""
+        return self.reader.token_counts(self._cleaned(terms), self.settings)
+
     def encode_chunks(
         self,
         chunks: Iterable[Sequence[str]],

@@ -42,7 +42,7 @@ from data_pipeline.dataset.tokenizer import (
 from data_pipeline.files.identity import LONGEST, read_json
 from data_pipeline.process import BadInput, Progress
 from data_pipeline.skip_gram.store import StringVectors
-from data_pipeline.sources.text import rules_hash
+from data_pipeline.sources.text import rules_hash, words_of
 
 # -------------------------------------------------------------------------------------------------
 # The reader of terms for a BERT.
@@ -63,6 +63,10 @@ class _WordPieces:
         """Whether the tokenizer lower-cases."""
         normalizer = self.tokenizer.normalizer
         return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    def token_counts(self, terms: Sequence[str], settings: EncoderSettings) -> np.ndarray:
+        """int64 [n]: the word pieces of cleaned terms."""
+        return np.diff(tokenize(self.tokenizer, terms, settings.max_length)[1])
 
 
 class BertReader(_WordPieces):
@@ -294,6 +298,11 @@ class NameReader(_ReaderOfDistinct):
                 f"{source}: found {asked}; an encoder of names (BNE) has {OF_NAMES!r} alone: "
                 "leave it out"
             )
+
+    def token_counts(self, terms: Sequence[str], settings: EncoderSettings) -> np.ndarray:
+        """int64 [n]: the words of cleaned terms, and the marks around each."""
+        words = [len(words_of(term)) + 2 for term in terms]
+        return np.minimum(np.array(words, np.int64), settings.max_length)
 
     @cached_property
     def _placed(self) -> Any:

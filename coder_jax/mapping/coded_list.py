@@ -126,6 +126,25 @@ def coded_rows(
     ]
 
 
+def coded_fields(
+    answer: Answer,
+    dictionary: Dictionary,
+    k: int | None,
+    vocabularies: Collection[str] | None = None,
+) -> list[dict[str, str | int | float | None]]:
+    """As `coded_rows`, for programs: column -> value, the mention first; numbers are numbers, or
+    None."""
+    found: list[dict[str, str | int | float | None]] = []
+    for row in coded_rows(answer, dictionary, k, vocabularies):
+        values: dict[str, str | int | float | None] = {"mention": answer.mention}
+        values |= dict(zip(CODED_COLUMNS, row, strict=True))
+        for name in CODED_NUMBERS:
+            text = str(values[name])
+            values[name] = (int(text) if text.isdigit() else float(text)) if text else None
+        found.append(values)
+    return found
+
+
 def _about(concept: str, dictionary: Dictionary, vocabularies: Collection[str] | None) -> list[str]:
     about = dictionary.about(concept)
     codes = [one for one in about.codes if vocabularies is None or one[0] in vocabularies]

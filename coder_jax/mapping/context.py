@@ -126,6 +126,30 @@ class ContextRules:
             return InContext((), mention)
         return InContext(tuple(one for one in _CONTEXTS if one in found), name)
 
+    def around(self, before: Sequence[str], name: str, behind: Sequence[str]) -> tuple[str, ...]:
+        """The contexts of a name in a text, as the words around it in its sentence say them.
+
+        The longest words before the name that make a mention in context with it count, and else
+        those behind it: "mother had no [fever]", "[pneumonia] was ruled out". What the name itself
+        says is left to `read`.
+
+        Args:
+          before, behind: words and signs, each with the blank that follows it.
+          name: as it stands in the text.
+        """
+        if self.read(name).contexts:
+            return ()
+        bare = name.strip(_EDGE)
+        for first in range(len(before)):
+            read = self.read("".join(before[first:]) + name)
+            if read.contexts and read.name.endswith(bare):
+                return read.contexts
+        for last in range(len(behind), 0, -1):
+            read = self.read(f"{name} {''.join(behind[:last])}")
+            if read.contexts and read.name == bare:
+                return read.contexts
+        return ()
+
     def _up_to_end(self, text: str, found: list[str]) -> str:
         end = self._end.search(text) if found else None
         return text[: end.start()] if end and end.start() else text
@@ -278,17 +302,31 @@ class ContextNormalizer:
     def dictionary(self) -> Dictionary:
         return self.normalizer.dictionary
 
-    def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
-        """The answer to each mention, with up to k candidates; see `SameStringNormalizer`."""
+    def answers(
+        self, mentions: Sequence[str], k: int = 1, around: Sequence[tuple[str, ...]] = ()
+    ) -> list[Answer]:
+        """The answer to each mention, with up to k candidates; see `SameStringNormalizer`.
+
+        Args:
+          mentions: strings.
+          k: candidates per mention.
+          around: of each mention the contexts that its text says (`ContextRules.around`), beside
+            those that it says itself; none: it has no text.
+        """
         # Written out first: a user's FH may be an enzyme. A whole text is no name, and not read.
         names = [one if len(one) <= MOST_CHARACTERS else "" for one in mentions]
         read = [self.rules.read(self.normalizer.write_out(one)) for one in names]
+        told = {row for row, contexts in enumerate(around) if contexts and not read[row].contexts}
+        for row in told:
+            read[row] = InContext(around[row], mentions[row])
         rows = [row for row, one in enumerate(read) if one.contexts]
         found = self.normalizer.answers([*mentions, *(read[row].name for row in rows)], k)
         answers, of_names = found[: len(mentions)], found[len(mentions) :]
         for row, of_name in zip(rows, of_names, strict=True):
             whole, contexts = answers[row], read[row].contexts
-            if not whole.candidates or self._is_in_term(whole, of_name, contexts):
+            if not whole.candidates or (
+                row not in told and self._is_in_term(whole, of_name, contexts)
+            ):
                 continue  # a placeholder, or a term of the dictionary
             chosen = whole if self.mode == "keep" or not of_name.candidates else of_name
             answers[row] = self._in_context(mentions[row], chosen, contexts)

@@ -44,6 +44,7 @@ from data_pipeline.files.tables import (
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
 from data_pipeline.sources.read_source import is_release, read_source
+from data_pipeline.sources.release_files import is_rrf_terms
 from data_pipeline.sources.rrf import read_types
 from data_pipeline.sources.source import check_labels, plain_terms
 from data_pipeline.sources.term_tables import (
@@ -453,7 +454,7 @@ def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.Lazy
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
         source, types = read_source(path, Path(scratch), standard=choice.standard), None
-        if path.name.upper().startswith("MRCONSO.RRF"):
+        if is_rrf_terms(path):
             types = read_types(path, Path(scratch))
         kept = term_drop_reason(Filters(keep_suppressed=choice.keep_suppressed)).is_null()
         terms = source.atoms.filter(kept)
@@ -602,8 +603,8 @@ def _rows_of_table(
             return None
         if fields[0].count("|") >= _PIPES:
             raise BadInput(
-                f"{path}: found {fields[0][:60]!r}..., which looks like MRCONSO.RRF of a UMLS "
-                "release; expected that name: rename the file, or link it to MRCONSO.RRF"
+                f"{path}: found {fields[0][:60]!r}..., which looks like MRCONSO.RRF; expected 18 "
+                "columns, each closed by |, with the language in the second: fetch the file again"
             )
         is_double = len(fields) == 1 and DOUBLE_PIPE in fields[0]
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):

@@ -13,6 +13,7 @@ import ahocorasick
 from data_pipeline.dataset.dictionary import read_dictionary, read_entries, read_identifiers
 from data_pipeline.files.tables import content_hash, read_text
 from data_pipeline.process import BadInput
+from data_pipeline.sources.release_files import is_rrf_terms
 from data_pipeline.sources.text import Annotation, Document, only_words, sentence_spans, token_spans
 
 # -------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _pairs(
     path: Path, languages: Sequence[str], types: Sequence[str], codes: _Held
 ) -> Iterator[tuple[str, str]]:
     """(name, concept) pairs in the dictionary's order; also fills in codes."""
-    if path.is_dir() or path.name.upper().startswith("MRCONSO.RRF") or languages or types:
+    if path.is_dir() or is_rrf_terms(path) or languages or types:
         dictionary = read_dictionary(path, languages=languages, types=types, raw=True)
         for _, term, concept in dictionary.pairs():
             yield term, concept

@@ -13,15 +13,16 @@ from data_pipeline.files.tables import ZIP_ERRORS
 from data_pipeline.process import BadInput
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
-from data_pipeline.sources.release_files import release_paths
+from data_pipeline.sources.release_files import is_rrf_terms, release_paths
 from data_pipeline.sources.rrf import read_rrf
 from data_pipeline.sources.source import Source, checked
 from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
-    "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), an OBO ontology (.obo, .obo.gz), a table "
-    "of terms (.tsv, .csv, .xlsx), a release of SNOMED CT (Snapshot folder or .zip), of LOINC "
-    "(folder, .zip or Loinc.csv), or OMOP's vocabularies from Athena (folder, .zip or CONCEPT.csv)"
+    "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), RxNorm (the same, with RXNCONSO.RRF), an "
+    "OBO ontology (.obo, .obo.gz), a table of terms (.tsv, .csv, .xlsx), a release of SNOMED CT "
+    "(Snapshot folder or .zip), of LOINC (folder, .zip or Loinc.csv), or OMOP's vocabularies from "
+    "Athena (folder, .zip or CONCEPT.csv)"
 )
 
 
@@ -50,6 +51,8 @@ def _kind_of(path: Path) -> _Kind:
             return _Kind.OMOP
         if name.endswith((".obo", ".obo.gz")):
             return _Kind.OBO
+        if is_rrf_terms(path):
+            return _Kind.RRF
         return _Kind.TERMS if is_terms(path) else _Kind.RRF
     return _kind_of_release(_names(path)) or _Kind.RRF
 
@@ -57,7 +60,8 @@ def _kind_of(path: Path) -> _Kind:
 def _kind_of_release(names: Iterable[str]) -> _Kind | None:
     """The release that files of these names are; None for other files."""
     lower = [name.lower() for name in names]
-    if any(name.startswith("mrconso.rrf") or name.endswith(".nlm") for name in lower):
+    of_rrf = ("mrconso.rrf", "rxnconso.rrf")
+    if any(name.startswith(of_rrf) or name.endswith(".nlm") for name in lower):
         return _Kind.RRF
     if any(name.removeprefix("x").startswith("sct2_concept_") for name in lower):
         return _Kind.SNOMED
@@ -82,7 +86,7 @@ def _names(path: Path) -> list[str]:
 def is_release(path: Path) -> bool:
     """Whether a path is an ontology, a release or an archive: a source that is no table."""
     is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
-    is_table = path.is_file() and omop.is_concepts(path)
+    is_table = path.is_file() and (omop.is_concepts(path) or is_rrf_terms(path))
     return is_file or is_table or _kind_of_release(_names(path)) is not None
 
 

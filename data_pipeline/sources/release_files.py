@@ -37,7 +37,15 @@ from data_pipeline.files.tables import (
 )
 from data_pipeline.process import BadInput, progress_bar
 
-_WANTED = ("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES")
+# The files of the UMLS, and those of RxNorm, whose columns are the same.
+_WANTED = (
+    *("MRCONSO", "MRREL", "MRSTY", "MRCUI", "MRFILES"),
+    *("RXNCONSO", "RXNREL", "RXNSTY"),
+)
+_OF_TERMS = ("MRCONSO", "RXNCONSO")
+_PRESCRIBE = (
+    "prescribe"  # RxNorm's folder of what is prescribed today, which is a part of the whole
+)
 _FILE_NAME = re.compile(
     rf"({'|'.join(_WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
 )
@@ -76,7 +84,10 @@ def unpack_release(root: Path, scratch: Path) -> Release:
     Raises BadInput for a missing or ambiguous release, missing parts, or damaged archives.
     """
     with ExitStack() as open_archives:
-        parts = _choose(root, list(_find_parts(root, scratch, open_archives)))
+        if root.is_file() and not _FILE_NAME.fullmatch(root.name) and is_rrf_terms(root):
+            parts = {"MRCONSO": [_Part(str(root.parent), root.name, root.stat().st_size, root)]}
+        else:
+            parts = _choose(root, list(_find_parts(root, scratch, open_archives)))
         files = {
             name: _plain_file(f"{name}.RRF", pieces, scratch) for name, pieces in parts.items()
         }
@@ -85,6 +96,24 @@ def unpack_release(root: Path, scratch: Path) -> Release:
     ]
     places = [str(root)] + [piece.folder for pieces in parts.values() for piece in pieces]
     return Release(root, files, sources, _release_name(root, places))
+
+
+def is_rrf_terms(path: Path) -> bool:
+    """Whether a file has the rows of MRCONSO or RXNCONSO, whatever its name; it may be a .gz."""
+    if not path.is_file():
+        return False
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            line = file.readline(LONGEST_LINE)
+    except (OSError, EOFError, zlib.error):  # who reads it says so
+        return False
+    fields = line.decode("utf-8-sig", errors="replace").rstrip("\r\n").split("|")
+    if len(fields) != 19:
+        return False
+    cui, language, text, suppress, end = (fields[place] for place in (0, 1, 14, 16, 18))
+    is_language = len(language) == 3 and language.isalpha() and language.isupper()
+    is_cui = cui.isascii() and cui.isalnum()  # what packs it may begin with other bytes
+    return is_cui and bool(text) and is_language and suppress in ("", *"NEOY") and not end
 
 
 def unpack_beside(file: Path, name: str, scratch: Path) -> Path | None:
@@ -305,12 +334,14 @@ def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
     """The parts of each wanted file, in order, from one release; unpacked files before packed
     ones.
     """
-    releases = sorted({p.folder for p in parts if p.name.upper().startswith("MRCONSO")})
+    whole = [part for part in parts if _PRESCRIBE not in PurePosixPath(part.folder).parts]
+    parts = whole or parts
+    releases = sorted({p.folder for p in parts if p.name.upper().startswith(_OF_TERMS)})
     if not releases:
         raise BadInput(
             f"no MRCONSO.RRF at {root}; expected a UMLS META folder or its parent, a release .zip, "
-            ".nlm files, or MRCONSO.RRF itself (plain, .gz, or parts .aa.gz, .ab.gz); for an OBO "
-            "ontology give its .obo file"
+            ".nlm files, or MRCONSO.RRF itself (plain, .gz, or parts .aa.gz, .ab.gz), or RxNorm's "
+            "with RXNCONSO.RRF; for an OBO ontology give its .obo file"
         )
     if len(releases) > 1:
         raise BadInput(f"{root} holds {len(releases)} releases: {', '.join(releases)}; give one")
@@ -404,7 +435,8 @@ def _release_name(root: Path, places: list[str]) -> str:
     for place in places:
         if match := re.search(r"(?<!\d)(20\d\d-?A[ABC])(?![A-Za-z])", place, re.IGNORECASE):
             return match[1].replace("-", "").upper()
-    name = root.resolve().parent.name if root.name.upper() == "META" else root.resolve().name
+    is_inner = root.name.upper() in ("META", "RRF")
+    name = root.resolve().parent.name if is_inner else root.resolve().name
     return name.split(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""Reads the UMLS Rich Release Format into a `Source` of lazy string columns.
+"""Reads the Rich Release Format of the UMLS and of RxNorm into a `Source` of lazy string columns.
 
 RRF is pipe-separated with a trailing pipe, UTF-8, without quoting or escapes. Every line is checked
 once (column count, UTF-8, row count against MRFILES) before polars scans the file, since a CSV
@@ -36,6 +36,14 @@ _VALUES: dict[str, dict[str, _Rule]] = {
     "MRCUI": {"CUI1": _CODE, "REL": _CODE},
     "MRFILES": {},
 }
+# RxNorm's files have the same columns. A relation may be one of atoms, which has no concepts.
+_NO_CODE_OR_ONE: _Rule = ("at most 40 characters", 0, 40, None)
+for _name in ("CONSO", "REL", "STY"):
+    COLUMNS[f"RXN{_name}"] = COLUMNS[f"MR{_name}"]
+    _VALUES[f"RXN{_name}"] = dict(_VALUES[f"MR{_name}"])
+_VALUES["RXNREL"] |= {"CUI1": _NO_CODE_OR_ONE, "CUI2": _NO_CODE_OR_ONE}
+# What RxNorm itself calls a concept beside its name: synonyms, and a name for prescriptions.
+_RXNORM, _RXNORM_SYNONYMS = "RXNORM", ("SY", "TMSY", "PSN", "ET")
 _NO_CODE = "NOCODE"  # the UMLS writes it where a vocabulary has no codes
 _NEWLINE, _PIPE = ord("\n"), ord("|")
 
@@ -43,25 +51,27 @@ _NEWLINE, _PIPE = ord("\n"), ord("|")
 def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
     """The release at `root` as a `Source`; packed files are unpacked into `scratch` first.
 
-    `root` may be a folder, a .zip, an .nlm file or one MRCONSO.RRF; the last gives terms only.
+    `root` may be a folder, a .zip, an .nlm file or one MRCONSO.RRF; the last gives terms only. It
+    may also be RxNorm's, with RXNCONSO, RXNREL and RXNSTY; its concepts are the RXCUIs.
     Raises BadInput for missing, cut off or malformed files, naming file and line.
     """
     found = unpack_release(root, scratch)
+    of = "MR" if "MRCONSO" in found.files else "RXN"
     if not root.is_file() or len(found.files) > 1:
-        _require(found, ("MRREL", "MRSTY"))
+        _require(found, (f"{of}REL", f"{of}STY"))
     rows = {name: _check_lines(path, name) for name, path in found.files.items()}
     _check_row_counts(found, rows)
     tables = {name: _scan(path, name) for name, path in found.files.items()}
-    only_terms = "MRREL" not in tables
+    only_terms = f"{of}REL" not in tables
     return Source(
-        name="umls",
+        name="umls" if of == "MR" else "rxnorm",
         release=release or found.name,
         files=found.sources,
-        atoms=_atoms(tables["MRCONSO"]),
-        relations=None if only_terms else _relations(tables["MRREL"]),
-        types=None if only_terms else _types(tables["MRSTY"]),
+        atoms=_atoms(tables[f"{of}CONSO"]),
+        relations=None if only_terms else _relations(tables[f"{of}REL"]),
+        types=None if only_terms else _types(tables[f"{of}STY"]),
         retired=_retired(tables["MRCUI"]) if "MRCUI" in tables else no_retired(),
-        warnings=("MRCONSO.RRF was given alone: no relations, no semantic types",) * only_terms,
+        warnings=(f"{of}CONSO.RRF was given alone: no relations, no semantic types",) * only_terms,
     )
 
 
@@ -170,7 +180,7 @@ def _require(found: Release, names: tuple[str, ...]) -> None:
             there = ", ".join(f"{n}.RRF" for n in found.files)
             raise BadInput(
                 f"{found.root} has {there}, but no {name}.RRF. Add it, or, to build on synonyms "
-                "alone, give the MRCONSO.RRF file itself as the source."
+                f"alone, give the {name[:-3]}CONSO.RRF file itself as the source."
             )
 
 
@@ -202,6 +212,10 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
         + 2 * (pl.col("STT") != "PF").cast(pl.UInt8)
         + (pl.col("ISPREF") != "Y").cast(pl.UInt8)
     )
+    # RxNorm says none of it: its own name comes first, then its synonyms, then those of others.
+    is_own, is_synonym = pl.col("SAB") == _RXNORM, pl.col("TTY").is_in(_RXNORM_SYNONYMS)
+    of_rxnorm = (~is_own).cast(pl.UInt8) + (is_synonym | ~is_own).cast(pl.UInt8)
+    rank = pl.when(pl.col("TS") == "").then(of_rxnorm).otherwise(rank)
     return table.select(
         cui="CUI",
         language="LAT",
@@ -215,7 +229,7 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _relations(table: pl.LazyFrame) -> pl.LazyFrame:
-    return table.select(
+    return table.filter((pl.col("CUI1") != "") & (pl.col("CUI2") != "")).select(
         head="CUI1", rel="REL", rela="RELA", tail="CUI2", source="SAB", suppress="SUPPRESS"
     )
 
@@ -227,13 +241,15 @@ def _types(table: pl.LazyFrame) -> pl.LazyFrame:
 def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
     """The semantic types in the MRSTY.RRF beside a MRCONSO.RRF, as in `Source`; None without one.
 
-    It may be a .gz file, which is unpacked into `scratch`. Raises BadInput for a malformed file.
+    Beside RXNCONSO.RRF it is RXNSTY.RRF. It may be a .gz file, which is unpacked into `scratch`.
+    Raises BadInput for a malformed file.
     """
-    path = unpack_beside(mrconso, "MRSTY", scratch)
+    name = "RXNSTY" if mrconso.name.upper().startswith("RXN") else "MRSTY"
+    path = unpack_beside(mrconso, name, scratch)
     if path is None:
         return None
-    _check_lines(path, "MRSTY")
-    return _types(_scan(path, "MRSTY"))
+    _check_lines(path, name)
+    return _types(_scan(path, name))
 
 
 def read_retired(path: Path) -> pl.DataFrame:

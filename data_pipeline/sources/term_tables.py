@@ -24,6 +24,9 @@ from data_pipeline.sources.source import Source, both_directions, check_labels
 # -------------------------------------------------------------------------------------------------
 # The columns of a table of terms, found by its header, and its checked rows.
 
+# A table for MedCAT has it: P is the name of a concept, A is another name of it, and N one that may
+# mean something else. Its columns cui, name, ontologies and type_ids may each have several values.
+_NAME_STATUS = "namestatus"
 # Column names, compared without case, blanks, "_" and "-". The names of a later group are used only
 # if none of an earlier group is there.
 _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -36,9 +39,16 @@ _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("description", "text"),
     ),
     "language": (("language", "lang", "lat", "languagecode"),),
-    "vocabulary": (("vocabulary", "sab"), ("source", "system", "codesystem", "terminology")),
-    "preferred": (("preferred", "ispref", "ispreferred", "pref"),),
-    "type": (("semantictype", "semantictypes", "sty", "semtype"), ("type",), ("semanticgroup",)),
+    "vocabulary": (
+        ("vocabulary", "sab"),
+        ("source", "system", "codesystem", "terminology", "ontologies"),
+    ),
+    "preferred": (("preferred", "ispref", "ispreferred", "pref", _NAME_STATUS),),
+    "type": (
+        ("semantictype", "semantictypes", "sty", "semtype", "typeids"),
+        ("type",),
+        ("semanticgroup",),
+    ),
 }
 EXPECTED = (
     "a header with a column for the term (term, name, label, description, ...) and one for the "
@@ -46,7 +56,7 @@ EXPECTED = (
 )
 SAVE_AS_UTF8 = "save it as UTF-8, or as .xlsx"
 _YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
-_NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym")
+_NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym", "a")
 UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
 # The UMLS's three-letter codes, by ISO 639-1 codes, and by ISO 639-3 codes that differ from them.
 _LANGUAGES = {
@@ -162,6 +172,7 @@ def term_table(
     if not {"term", "concept"} <= found.keys():
         pairs = _FROM_PAIRS.format(path) if any("||" in name for name in header) else ""
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}{pairs}")
+    is_for_medcat = _NAME_STATUS in {folded(name) for name in header}
     table = table_of(path, dialect, rows)
     columns = {role: header[place] for role, place in found.items()}
     frame = table.frame.select(
@@ -173,14 +184,21 @@ def term_table(
     _check(table, frame, columns)
     frame = frame.filter(_in_use(table))
     frame = frame.with_columns(
-        pl.col("concept").str.split(CONCEPT_SEPARATOR),
         language=umls_language(pl.col("language")),
         preferred=pl.col("preferred").str.to_lowercase().is_in(_YES),
     )
-    frame = frame.explode("concept").with_columns(pl.col("concept").str.strip_chars())
+    for role in ("concept", "term", "vocabulary") if is_for_medcat else ("concept",):
+        frame = _divided_rows(frame, role)
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
-    return TermTable(path, frame.filter(pl.col("concept") != ""), frozenset(columns))
+    frame = frame.filter(pl.col("concept") != "", pl.col("term") != "")
+    return TermTable(path, frame, frozenset(columns))
+
+
+def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
+    """A row for each value of a column whose values are joined with |."""
+    parts = frame.with_columns(pl.col(role).str.split(CONCEPT_SEPARATOR)).explode(role)
+    return parts.with_columns(pl.col(role).str.strip_chars())
 
 
 def _in_use(table: Table) -> pl.Series:

@@ -43,6 +43,7 @@ FIRST_HOUR = (
 )
 # What a command may begin with that is no program of ours.
 ELSEWHERE = {"source", "pip", "docker", "kubectl", "sbatch", "jupyter", "export", "tensorboard"}
+ELSEWHERE |= {"curl"}
 SHORT = "--steps 8 --warmup-steps 2 --log-steps 4"
 # What stands in the README for files of the user's own and for models of the hub.
 STAND_INS = {

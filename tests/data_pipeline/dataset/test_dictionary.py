@@ -627,10 +627,53 @@ def test_rows_that_are_not_active_are_no_terms(write, capsys):
     assert len(read_dictionary(write("d.txt", text)).terms) == 2
 
 
-def test_mrconso_by_another_name_is_no_table(write):
-    row = "C9000001|ENG|P|L1|PF|S1|Y|A1||M1|D1|MSH|MH|D1|Kidney stone|0|N|256|\n"
-    with pytest.raises(BadInput, match="looks like MRCONSO.RRF of a UMLS release; expected that"):
-        read_dictionary(write("MRCONSO_ENG.RRF", row))
+MRCONSO_ROWS = (
+    "C9000001|ENG|P|L1|PF|S1|Y|A1||M1|D1|MSH|MH|D1|Kidney stone|0|N|256|\n"
+    "C9000001|ENG|S|L2|PF|S2|Y|A2||M1|D1|MSH|ET|D1|Old stone|0|O|256|\n"
+)
+
+
+@pytest.mark.parametrize("name", ["MRCONSO_ENG.RRF", "umls.txt", "umls", "terms.csv.gz"])
+def test_mrconso_by_another_name_is_told_by_its_rows(write, name):
+    content = MRCONSO_ROWS.encode()
+    path = write(name, gzip.compress(content) if name.endswith(".gz") else content)
+    write("MRSTY.RRF", "C9000001|T047|B2|Disease or Syndrome|AT1||\n")
+    dictionary = read_dictionary(path)
+    assert rows_of(dictionary) == [("Kidney stone", "C9000001")]
+    about = dictionary.about("C9000001")
+    assert about.codes == (("MSH", "D1"),) and about.types == ("T047 Disease or Syndrome",)
+    assert len(read_dictionary(path, keep_suppressed=True).terms) == 2
+
+
+def test_what_only_looks_like_mrconso_is_no_table(write):
+    row = MRCONSO_ROWS.partition("\n")[0].replace("|ENG|", "|English|")
+    with pytest.raises(BadInput, match=r"looks like MRCONSO.RRF; expected 18 columns, each closed"):
+        read_dictionary(write("MRCONSO_ENG.RRF", row + "\n"))
+
+
+def test_a_table_for_medcat(write):
+    text = (
+        "cui,name,ontologies,name_status,type_ids,description\n"
+        "C1,MI,SNOMED|ICD10,N,T047,\n"
+        "C1,Heart attack|Cardiac infarction,SNOMED,A,T047|T046,\n"
+        "C1,Myocardial infarction,SNOMED,P,T047,Death of muscle\n"
+        "C2,Pain,ICD10,P,,\n"
+    )
+    dictionary = read_dictionary(write("cdb.csv", text))
+    assert rows_of(dictionary) == [
+        ("Myocardial infarction", "C1"),
+        ("MI", "C1"),
+        ("Heart attack", "C1"),
+        ("Cardiac infarction", "C1"),
+        ("Pain", "C2"),
+    ]
+    assert dictionary.vocabularies[1] == ("ICD10", "SNOMED")
+    about = dictionary.about("C1")
+    assert (about.preferred, about.types) == ("Myocardial infarction", ("T047", "T046"))
+    assert rows_of(read_dictionary(write("cdb.csv", text), sources=["ICD10"])) == [
+        ("MI", "C1"),
+        ("Pain", "C2"),
+    ]
 
 
 def test_columns_may_be_named(write):

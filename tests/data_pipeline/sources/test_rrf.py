@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 from tiny_rrf import ATOMS, RELATIONS, tiny_files, write_release
 
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
+from data_pipeline.sources.read_source import read_source
 from data_pipeline.sources.rrf import _scan, read_rrf
 
 
@@ -313,3 +315,90 @@ def test_members_that_cannot_be_read(tmp_path, place, value, message):
     (tmp_path / "r.zip").write_bytes(content)
     with pytest.raises(BadInput, match=message):
         read_rrf(tmp_path / "r.zip", tmp_path / "scratch")
+
+
+# -------------------------------------------------------------------------------------------------
+# RxNorm: the same columns under other names, of which some are always empty.
+
+RXNCONSO = """\
+161|ENG||||||8717795||161||MMSL|CD|161|Acetaminophen tab||N||
+161|ENG||||||1||161||RXNORM|SY|161|APAP||N|4096|
+161|ENG||||||2||161||RXNORM|IN|161|acetaminophen||N|4096|
+161|ENG||||||3||161||RXNORM|TMSY|161|acetaMINOPHEN||O||
+202433|ENG||||||4||202433||RXNORM|BN|202433|Tylenol||N|4096|
+"""
+RXNREL = """\
+161||CUI|RN|202433||CUI|tradename_of|5||RXNORM|RXNORM|||N||
+202433||CUI|RB|161||CUI|has_tradename|6||RXNORM|RXNORM|||N||
+|8717795|AUI|SY||2|AUI||7||MMSL|MMSL|||N||
+"""
+RXNSTY = "161|T121|A1.4.1.1.1|Pharmacologic Substance|||\n"
+
+
+@pytest.fixture
+def rxnorm(tmp_path):
+    folder = tmp_path / "RxNorm_full_11032025" / "rrf"
+    folder.mkdir(parents=True)
+    for name, text in {"RXNCONSO": RXNCONSO, "RXNREL": RXNREL, "RXNSTY": RXNSTY}.items():
+        (folder / f"{name}.RRF").write_text(text)
+        (folder / f"{name.lower()}.old.sql").write_text("no data")
+    return folder
+
+
+def read_back(root, tmp_path):
+    source = read_source(root, tmp_path / "scratch")
+    atoms = source.atoms.sort("cui", "rank").select("cui", "source", "term", "rank", "suppress")
+    relations = source.relations
+    return (
+        source,
+        atoms.collect().rows(),
+        [] if relations is None else relations.collect().rows(),
+    )
+
+
+def test_rxnorm_with_its_relations(rxnorm, tmp_path):
+    source, atoms, relations = read_back(rxnorm, tmp_path)
+    assert (source.name, source.release) == ("rxnorm", "RxNorm_full_11032025")
+    assert atoms == [
+        ("161", "RXNORM", "acetaminophen", 0, "N"),
+        ("161", "RXNORM", "APAP", 1, "N"),
+        ("161", "RXNORM", "acetaMINOPHEN", 1, "O"),
+        ("161", "MMSL", "Acetaminophen tab", 2, "N"),
+        ("202433", "RXNORM", "Tylenol", 0, "N"),
+    ]
+    assert relations == [
+        ("161", "RN", "tradename_of", "202433", "RXNORM", "N"),
+        ("202433", "RB", "has_tradename", "161", "RXNORM", "N"),
+    ], "relations of atoms are none of concepts"
+    assert source.types.collect().rows() == [("161", "T121 Pharmacologic Substance")]
+
+
+def test_rxnorm_zipped_with_what_is_prescribed(rxnorm, tmp_path):
+    members = {f"rrf/{path.name}": path.read_bytes() for path in rxnorm.iterdir()}
+    members |= {
+        f"prescribe/rrf/{path.name}": path.read_bytes().partition(b"\n")[0] + b"\n"
+        for path in rxnorm.iterdir()
+    }
+    write_zip(tmp_path / "RxNorm.zip", members)
+    assert read_back(tmp_path / "RxNorm.zip", tmp_path)[1:] == read_back(rxnorm, tmp_path)[1:]
+
+
+def test_rxnconso_alone_is_a_dictionary(rxnorm, tmp_path):
+    source, atoms, relations = read_back(rxnorm / "RXNCONSO.RRF", tmp_path)
+    assert len(atoms) == 5 and not relations
+    assert source.warnings == ("RXNCONSO.RRF was given alone: no relations, no semantic types",)
+    dictionary = read_dictionary(rxnorm / "RXNCONSO.RRF")
+    assert list(zip(dictionary.terms, dictionary.concepts, strict=True)) == [
+        ("acetaminophen", "161"),
+        ("APAP", "161"),
+        ("Acetaminophen tab", "161"),
+        ("Tylenol", "202433"),
+    ]
+    about = dictionary.about("161")
+    assert about.preferred == "acetaminophen" and about.types == ("T121 Pharmacologic Substance",)
+
+
+def test_rxnorm_without_its_relations(rxnorm, tmp_path):
+    (rxnorm / "RXNREL.RRF").unlink()
+    with pytest.raises(BadInput, match="but no RXNREL.RRF.* give the RXNCONSO.RRF file itself"):
+        read_source(rxnorm, tmp_path / "scratch")

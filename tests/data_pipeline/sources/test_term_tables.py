@@ -37,6 +37,17 @@ def test_a_table_is_a_source(write):
     assert not source.retired.height and not source.xrefs.height
 
 
+def test_a_table_for_medcat_is_a_source(write):
+    text = "cui,name,ontologies,name_status,type_ids\nC1,MI,A|B,N,T047\nC1,Attack,A,P,T047|T046\n"
+    source = read_term_source(write("cdb.csv", text))
+    assert source.atoms.collect().rows() == [
+        ("C1", "UND", "A", "SY", "N", 1, "MI", ""),
+        ("C1", "UND", "B", "SY", "N", 1, "MI", ""),
+        ("C1", "UND", "A", "PT", "N", 0, "Attack", ""),
+    ]
+    assert source.types.collect().rows() == [("C1", "T046"), ("C1", "T047")]
+
+
 def test_concept_and_name_are_enough(write):
     source = read_term_source(write("a.b.tsv", "name\tconcept\nx\tC1|C2\ny\tC1\nz\tC3\n"))
     assert source.name == "a.b" and source.release == "unknown" and source.types is None
