@@ -65,7 +65,9 @@ class _Lines(Progress):
 
     def _print(self, time_in_words: str) -> None:
         shares = "{n_fmt}/{total_fmt}, {percentage:.0f}%" if self.total else "{n_fmt}"
-        form = f"{self.desc or 'done'}: {shares}, {{rate_fmt}}, {time_in_words}{{postfix}}"
+        # tqdm writes a slow rate as "1.9s/step", and that of a unit in words as "1.9s/ terms".
+        rate = "{rate_noinv_fmt}" if self.unit.startswith(" ") else "{rate_fmt}"
+        form = f"{self.desc or 'done'}: {shares}, {rate}, {time_in_words}{{postfix}}"
         text = self.format_meter(**{**self.format_dict, "bar_format": form})
         words = " ".join(text.split())
         print(time.strftime("%Y-%m-%d %H:%M:%S"), words, file=self.fp, flush=True)

@@ -281,6 +281,19 @@ def test_between_two_lines_is_half_a_minute(monkeypatch, capsys):
     assert "100/100" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("unit", "rate"), [("step", "4.00s/step"), (" terms", "0.25 terms/s")])
+def test_a_slow_rate_reads_well(unit, rate, capsys):
+    clock = [0.0]
+    with progress_bar(total=1, desc="slow", unit=unit) as bar:
+        bar._time = lambda: clock[0]
+        bar.start_t = bar.last_print_t = 0.0
+        clock[0] = 4.0
+        bar.update()
+    assert re.fullmatch(
+        LINE + f"slow: 1/1, 100%, {rate}, 00:04 in all", capsys.readouterr().err.strip()
+    )
+
+
 def test_what_would_vanish_leaves_no_last_line(capsys):
     with progress_bar(total=2, desc="check", unit="B", leave=False) as bar:
         bar.update(2)
