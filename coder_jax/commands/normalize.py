@@ -96,9 +96,12 @@ from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
     CODED_NUMBERS,
+    Decisions,
     check_decisions,
     coded_rows,
     decided,
+    find_frequencies,
+    frequency_of,
     in_words,
     read_decisions,
 )
@@ -146,7 +149,6 @@ COMMON = (
 )
 _MOST_K = 1000
 _SHOWN_IN_REVIEW = 5
-_UNUSED_SHOWN = 5  # decisions in a message
 # Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
 _MOST_TERMS_BY_LETTERS = 2_000_000
 
@@ -305,8 +307,16 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
     code_column: Annotated[
         str | None,
         Flag(
-            "column of the list that has your codes, for --map-file (default: sourceCode, or the "
-            "terms are the codes)",
+            "column of the list that has your codes: each code and text is decided on its own, and "
+            "--map-file writes it (default: sourceCode, or the text alone counts)",
+            "NAME",
+        ),
+    ] = None
+    frequency_column: Annotated[
+        str | None,
+        Flag(
+            "column of the list that says how often a term is used: --review begins with the most "
+            "frequent, --map-file writes it (default: one called frequency, count, n, Anzahl, ...)",
             "NAME",
         ),
     ] = None
@@ -420,8 +430,11 @@ def _check(options: NormalizeOptions) -> None:
     maps = options.maps
     for form, path in maps.items():
         check_output(path, "--map-file", f"{form}=map.csv")
-    if options.code_column and not maps:
-        raise BadInput("--code-column: found no --map-file; expected a file to write codes in")
+    if options.code_column and not (maps or options.review or options.decided):
+        raise BadInput(
+            "--code-column: found no --review, --decided or --map-file; expected one of them, as "
+            "--out has all columns of the list"
+        )
     given = [("--out", options.out), ("--review", options.review)]
     given += [("--map-file", path) for path in maps.values()]
     written: dict[Path, str] = {}
@@ -779,8 +792,8 @@ def run(options: NormalizeOptions) -> int:
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
         table, column = _read_list(options)
-        if options.code_column is not None:
-            _code_column(options.code_column, table)
+        code_column = _code_column(options.code_column, table, column)
+        frequency_column = _frequency_column(options, table, (column, code_column))
         parts: Iterable[list[str]]
         if table is not None:
             parts = [table.frame[column].to_list()]
@@ -788,7 +801,7 @@ def run(options: NormalizeOptions) -> int:
             parts = _read_text(options, files)  # as they come
         else:
             parts = list(_read_text(options, files))
-        decisions = {}
+        decisions = Decisions({})
         if options.decided:
             decisions = read_decisions(options.decided, options.encoding)
         abbreviations = {}
@@ -807,9 +820,7 @@ def run(options: NormalizeOptions) -> int:
             dictionary = Dictionary([], [], options.model)
         if options.retired_cuis:
             dictionary = dictionary.with_successors(read_retired_cuis(options.retired_cuis))
-        if options.decided:
-            check_decisions(decisions, dictionary, options.decided)
-
+        check_decisions(decisions, dictionary)
         if classifier is not None:
             dictionary = dictionary.knowing(classifier.concepts)
 
@@ -823,24 +834,39 @@ def run(options: NormalizeOptions) -> int:
             _print_answers(options, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
-        _tell_of_unused(decisions, mentions, options.decided)
-        answers = _answers_to(normalizer, mentions, decisions, options.shown)
+        codes: list[str | None] = [None] * len(mentions)
+        if table is not None and code_column is not None:
+            codes = table.frame[code_column].to_list()
+        local = list(zip(mentions, codes, strict=True))
+        decisions.tell_unused(local)
+        said = [decisions.on(*one) for one in local]
+        answers = decided(_answers_to(normalizer, mentions, options.shown), said, dictionary)
         _write_coded(options, table, answers, dictionary)
+        mapped = _CodedList(table, column, code_column, frequency_column, answers, said)
         if options.map_files:
-            _write_maps(options, table, column, answers, dictionary, decisions)
+            _write_maps(options, mapped, dictionary)
         if options.review:
-            _review(options, options.review, table, column, answers, dictionary, decisions)
+            _review(options, options.review, mapped, dictionary)
     return 0
 
 
-def _tell_of_unused(decisions: dict[str, Decision], mentions: list[str], path: Path | None) -> None:
-    """Says which decisions are on mentions that the list does not have."""
-    if unused := sorted(decisions.keys() - set(mentions)):
-        shown = ", ".join(map(repr, unused[:_UNUSED_SHOWN]))
-        tell(
-            f"warning: {path}: {len(unused):,} of {len(decisions):,} decisions are on mentions "
-            f"that the list does not have, letter by letter: {shown}"
-            + (", ..." if len(unused) > _UNUSED_SHOWN else "")
+class _CodedList(NamedTuple):
+    """A list with its answers; the columns are names of those of the table."""
+
+    table: Table | None
+    column: str
+    code_column: str | None
+    frequency_column: str | None
+    answers: list[Answer]
+    decisions: list[Decision | None]
+
+    @property
+    def others(self) -> dict[str, list[str]]:
+        """The columns of the list, but for that of the terms."""
+        return (
+            {}
+            if self.table is None
+            else self.table.frame.drop(self.column).to_dict(as_series=False)
         )
 
 
@@ -895,29 +921,29 @@ def _print_answers(
     options: NormalizeOptions,
     normalizer: ContextNormalizer,
     parts: Iterable[list[str]],
-    decisions: dict[str, Decision],
+    decisions: Decisions,
 ) -> None:
     """Prints the rows of mentions as they come."""
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
+    seen: set[tuple[str, None]] = set()
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
         writer.writerow(["mention", *(options.prefix + name for name in CODED_COLUMNS)])
         for mentions in parts:
             process.poll()
             answers = normalizer.answers(mentions, options.shown)
-            for answer in decided(answers, decisions, normalizer.dictionary):
+            if decisions.of:
+                seen |= {(mention, None) for mention in mentions}
+            said = [decisions.on(mention, None) for mention in mentions]
+            for answer in decided(answers, said, normalizer.dictionary):
                 rows = coded_rows(
                     answer, normalizer.dictionary, options.k, options.codes_of or None
                 )
                 writer.writerows([answer.mention, *row] for row in rows)
             sys.stdout.flush()
+        decisions.tell_unused(seen)
 
 
-def _answers_to(
-    normalizer: ContextNormalizer,
-    mentions: list[str],
-    decisions: dict[str, Decision],
-    k: int,
-) -> list[Answer]:
+def _answers_to(normalizer: ContextNormalizer, mentions: list[str], k: int) -> list[Answer]:
     """The answer to each mention; equal ones are looked up once."""
     distinct = list(dict.fromkeys(mentions))
     found: list[Answer] = []
@@ -927,7 +953,7 @@ def _answers_to(
             some = normalizer.answers(distinct[first : first + _MENTIONS_AT_A_TIME], k)
             found += some
             bar.update(len(some))
-    of_mention = dict(zip(distinct, decided(found, decisions, normalizer.dictionary), strict=True))
+    of_mention = dict(zip(distinct, found, strict=True))
     return [of_mention[mention] for mention in mentions]
 
 
@@ -956,60 +982,89 @@ def _write_coded(
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
-def _code_column(name: str, table: Table | None) -> str:
-    """The column of the list that has its codes."""
+def _code_column(name: str | None, table: Table | None, column: str) -> str | None:
+    """The column of the list that has its codes; None where it has none."""
+    from coder_jax.mapping.map_files import SOURCE_CODE
+
+    if name is None:
+        others = [] if table is None else table.frame.columns
+        return SOURCE_CODE if SOURCE_CODE in others and column != SOURCE_CODE else None
     if table is None:
         raise BadInput("--code-column: found a list without columns; expected a table")
-    return table.find_column(name, "--code-column")
+    found = table.find_column(name, "--code-column")
+    if found == column:
+        raise BadInput(
+            f"--code-column {name}: found the column of the terms; expected one of their codes, or "
+            "leave it out: without codes the text counts"
+        )
+    return found
 
 
-def _write_maps(
-    options: NormalizeOptions,
-    table: Table | None,
-    column: str,
-    answers: list[Answer],
-    dictionary: Dictionary,
-    decisions: dict[str, Decision],
-) -> None:
+def _frequency_column(
+    options: NormalizeOptions, table: Table | None, taken: tuple[str | None, ...]
+) -> str | None:
+    """The column of the list that says how often each term is used; None where it has none.
+
+    `taken` are those of the terms and of the codes.
+    """
+    if table is None or not (options.review or options.map_files):
+        if options.frequency_column is not None:
+            raise BadInput(
+                "--frequency-column: found no --review or --map-file, or a list without columns; "
+                "expected a table, and one of them"
+            )
+        return None
+    columns = table.frame.to_dict(as_series=False)
+    columns = {name: values for name, values in columns.items() if name not in taken}
+    if options.frequency_column is None:
+        found = find_frequencies(columns)
+        if found is not None:
+            tell(f"the column {found!r} says how often a term is used (--frequency-column)")
+        return found
+    found = table.find_column(options.frequency_column, "--frequency-column")
+    values = columns.get(found, [])
+    if all(frequency_of(one) is None for one in values):
+        what = "no number" if found in columns else "the column of the terms or their codes"
+        raise BadInput(f"--frequency-column {found}: found {what}; expected how often each is used")
+    return found
+
+
+def _write_maps(options: NormalizeOptions, mapped: _CodedList, dictionary: Dictionary) -> None:
     """Writes the mapping in the files of other programs."""
     from coder_jax.mapping.map_files import local_terms, write_map
 
-    columns = {} if table is None else table.frame.drop(column).to_dict(as_series=False)
-    codes = options.code_column and _code_column(options.code_column, table)
+    answers = mapped.answers
     name = Path(options.mentions).stem if options.mentions != "-" else "local"
-    terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
+    mentions = [answer.mention for answer in answers]
+    terms = local_terms(name, mentions, mapped.others, mapped.code_column, mapped.frequency_column)
     for form, path in options.maps.items():
-        write_map(form, path, answers, dictionary, terms, decisions)
+        write_map(form, path, answers, dictionary, terms, mapped.decisions)
         tell(f"{form}: written to {path}")
 
 
 def _review(
-    options: NormalizeOptions,
-    out: Path,
-    table: Table | None,
-    column: str,
-    answers: list[Answer],
-    dictionary: Dictionary,
-    decisions: dict[str, Decision],
+    options: NormalizeOptions, out: Path, mapped: _CodedList, dictionary: Dictionary
 ) -> None:
     """Writes the page on which people decide."""
     from coder_jax.report.review import write_review
 
-    # A mention is decided once, however often it stands in the list.
-    first_row: dict[str, int] = {}
-    for row, answer in enumerate(answers):
-        first_row.setdefault(answer.mention, row)
-    rows = list(first_row.values())
-    columns = {} if table is None else table.frame.drop(column)[rows].to_dict(as_series=False)
-    size = write_review(
+    columns = mapped.others
+    codes = columns.pop(mapped.code_column) if mapped.code_column is not None else None
+    frequencies = None
+    if mapped.frequency_column is not None:
+        counts = map(frequency_of, columns.pop(mapped.frequency_column))
+        frequencies = [1 if one is None else one for one in counts]
+    size, rows = write_review(
         out,
-        [answers[row] for row in rows],
+        mapped.answers,
         dictionary,
         title=Path(options.mentions).name if options.mentions != "-" else "stdin",
         encoder_line=f"Found with {' and '.join(options.models)} "
         + ("by its classes; names of" if options.by_classes else "in")
         + f" {dictionary.source}.",
         columns=columns,
-        decisions=decisions,
+        codes=codes,
+        frequencies=frequencies,
+        decisions=mapped.decisions,
     )
-    tell(f"to decide: open {out} in a browser ({size / 1e6:.1f} MB, {len(rows):,} mentions)")
+    tell(f"to decide: open {out} in a browser ({size / 1e6:.1f} MB, {rows:,} mentions)")
