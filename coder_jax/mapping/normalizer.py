@@ -289,7 +289,53 @@ class Near(NamedTuple):
     number: int = 1  # so many of them are the answer
 
 
-class SameStringNormalizer(abc.ABC):
+class ExactNames:
+    """Finds the concepts of a dictionary that have a mention's string."""
+
+    def __init__(self, dictionary: Dictionary):
+        """
+        Args:
+          dictionary: with its terms as the source writes them.
+        """
+        self.dictionary = dictionary
+        self.tags = semantic_tags(dictionary.terms)
+        self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
+
+    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
+        if not self.tags:
+            return terms
+        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
+
+    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
+        """For each mention the concepts with its string, best first.
+
+        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag, -1
+        an acronym in other case, which alone is no match. What names nothing in other letters, such
+        as "NA" beside "Na" for sodium, is no match either.
+        """
+        found = []
+        same = self.same_strings.rows(self._without_tags(mentions))
+        for mention, rows in zip(mentions, same, strict=True):
+            by_concept: dict[str, tuple[int, bool, str]] = {}
+            for row in rows:
+                term = self.dictionary.terms[row]
+                for concept in split_concepts(self.dictionary.concepts[row]):
+                    is_preferred = self.dictionary.about(concept).preferred == term
+                    held = (_likeness_of_same(mention, term), is_preferred, term)
+                    by_concept[concept] = max(by_concept.get(concept, held), held)
+            # A stable order: where nothing tells concepts apart, the dictionary's.
+            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
+            best = ranked[0][1][0] if ranked else -1
+            is_short = len(mention.strip()) <= _SHORT and bool(why_unanswerable(mention))
+            if best < 0 or is_short and best < 2:
+                ranked = []
+            found.append(
+                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
+            )
+        return found
+
+
+class SameStringNormalizer(ExactNames, abc.ABC):
     """Answers mentions that are strings of the dictionary; a subclass answers all others."""
 
     def __init__(self, dictionary: Dictionary, abbreviations: Mapping[str, str] | None = None):
@@ -298,10 +344,8 @@ class SameStringNormalizer(abc.ABC):
           dictionary: with its terms as the source writes them.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
-        self.dictionary = dictionary
+        super().__init__(dictionary)
         self.write_out = writer_out(abbreviations or {})
-        self.tags = semantic_tags(dictionary.terms)
-        self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
 
     @functools.cached_property
     def _typing_errors(self) -> TypingErrors:
@@ -387,39 +431,6 @@ class SameStringNormalizer(abc.ABC):
                 for concept in split_concepts(self.dictionary.concepts[row]):
                     of_concept.setdefault(concept, Candidate(concept, term, likeness))
             found.append(list(of_concept.values()))
-        return found
-
-    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
-        if not self.tags:
-            return terms
-        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
-
-    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
-        """For each mention the concepts with its string, best first.
-
-        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag, -1
-        an acronym in other case, which alone is no match. What names nothing in other letters, such
-        as "NA" beside "Na" for sodium, is no match either.
-        """
-        found = []
-        same = self.same_strings.rows(self._without_tags(mentions))
-        for mention, rows in zip(mentions, same, strict=True):
-            by_concept: dict[str, tuple[int, bool, str]] = {}
-            for row in rows:
-                term = self.dictionary.terms[row]
-                for concept in split_concepts(self.dictionary.concepts[row]):
-                    is_preferred = self.dictionary.about(concept).preferred == term
-                    held = (_likeness_of_same(mention, term), is_preferred, term)
-                    by_concept[concept] = max(by_concept.get(concept, held), held)
-            # A stable order: where nothing tells concepts apart, the dictionary's.
-            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
-            best = ranked[0][1][0] if ranked else -1
-            is_short = len(mention.strip()) <= _SHORT and bool(why_unanswerable(mention))
-            if best < 0 or is_short and best < 2:
-                ranked = []
-            found.append(
-                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
-            )
         return found
 
 
