@@ -29,6 +29,10 @@ How a mention is answered:
      unless a term of the dictionary says so itself: the column context tells why. With --context
      code they get the concept of the name, with the status "in context", never "exact".
 
+People's decisions (--decided) come before all that. They are on a code (--code-column) and a text,
+or on the text where the list has no codes; one may name several concepts, a row for each. With
+--learn what was accepted is also a name of its concept: other ways of writing it are "learnt".
+
 Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
 
@@ -143,9 +147,8 @@ if TYPE_CHECKING:
 # The options of `python -m coder_jax normalize`, and what they must be.
 
 COMMON = (
-    *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
-    *("--precision", "--min-similarity", "--dictionary-languages", "--dictionary-sources"),
-    *("--semantic-types", "--codes-of"),
+    *("--model", "--dictionary", "--column", "--code-column", "--out", "-k", "--review"),
+    *("--decided", "--learn", "--precision"),
 )
 _MOST_K = 1000
 _SHOWN_IN_REVIEW = 5
@@ -332,6 +335,14 @@ class NormalizeOptions(DictionaryOptions, CacheOptions, EncodingOptions, RankerO
         Path | None,
         Flag("use decisions that the --review page saved; all other terms are mapped again", "CSV"),
     ] = None
+    learn: Annotated[
+        bool,
+        Flag(
+            "accepted mentions of --decided become names of their concepts in this run, so that "
+            "other ways of writing them are found, too (status or reason: learnt); the file of the "
+            "dictionary stays as it is"
+        ),
+    ] = False
     dictionary: Annotated[
         str | None,
         Flag(
@@ -454,6 +465,8 @@ def _check(options: NormalizeOptions) -> None:
         raise BadInput(
             f"--precision is {options.precision}; expected a share between 0 and 1, such as 0.9"
         )
+    if options.learn and options.decided is None:
+        raise BadInput("--learn: found no --decided; expected the decisions to learn from")
     _check_kind(options)
     if options.precision is not None and options.min_similarity is not None:
         raise BadInput("found --precision and --min-similarity; expected one of them")
@@ -491,6 +504,7 @@ def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
     of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
     given = [name for name in of_terms if getattr(options, name) is not None]
+    given += ["learn"] if options.learn else []
     if given:
         raise BadInput(
             f"--{given[0].replace('_', '-')} is for terms of a dictionary, but {why}; leave it "
@@ -677,6 +691,7 @@ def _normalizer_of(
     dictionary: Dictionary,
     classifier: ConceptClassifier | None,
     abbreviations: dict[str, str],
+    names: list[tuple[str, str]],
 ) -> SameStringNormalizer | ClassNormalizer:
     """What --model, --by and --ranker ask for.
 
@@ -685,6 +700,7 @@ def _normalizer_of(
       dictionary: whose terms are searched, or that names the classes.
       classifier: that answers; None: terms do.
       abbreviations: what they stand for.
+      names: (mention, concept) to learn, of --learn.
     """
     from coder_jax.systems.mlnorm.classifier import ClassNormalizer
     from coder_jax.systems.trained_models import has_stages, staged_normalizer
@@ -710,7 +726,7 @@ def _normalizer_of(
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )
-    return _make_normalizer(options, dictionary, abbreviations)
+    return _make_normalizer(options, dictionary, abbreviations, names)
 
 
 def _check_of_stages(options: NormalizeOptions) -> None:
@@ -746,13 +762,16 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
 
 
 def _make_normalizer(
-    options: NormalizeOptions, dictionary: Dictionary, abbreviations: dict[str, str]
+    options: NormalizeOptions,
+    dictionary: Dictionary,
+    abbreviations: dict[str, str],
+    names: list[tuple[str, str]],
 ) -> Normalizer:
     """The encoder with the dictionary, and the rule by which it answers."""
     from coder_jax.encoding.encoder import EncodedDictionary
-    from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, TermList, read_vectors
+    from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, JoinedRows, TermList, read_vectors
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Normalizer
+    from coder_jax.mapping.normalizer import Normalizer, new_names
 
     cleaning = options.cleaning or lookup_rules(dictionary.terms)
     chosen = _choose(options, len(dictionary.terms))
@@ -766,10 +785,19 @@ def _make_normalizer(
         assert encoder.weights_hash is not None, "it was loaded from a folder"
         vectors = read_vectors(options.dictionary_vectors, encoder, encoder.weights_hash, listed)
         encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
+    learnt = new_names(names, dictionary, abbreviations)
+    if options.learn:
+        tell(f"learnt {len(learnt):,} names of {options.decided} that the dictionary does not have")
+    if learnt:  # behind the others, whose vectors are kept
+        dictionary = dictionary.with_names(learnt)
+        vectors = JoinedRows([encoded.vectors, encoder.encode([name for name, _ in learnt])])
+        encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, vectors, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     if candidates.kind == "both":
         tell(f"letters count {candidates.weight:g} beside vectors (0: not at all)")
-    return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
+    return Normalizer(
+        dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations, learnt=learnt
+    )
 
 
 __doc__ = str(__doc__).replace(
@@ -826,7 +854,15 @@ def run(options: NormalizeOptions) -> int:
 
         # ---- encoder and dictionary ----
         normalizer = ContextNormalizer(
-            _normalizer_of(options, dictionary, classifier, abbreviations), rules, options.context
+            _normalizer_of(
+                options,
+                dictionary,
+                classifier,
+                abbreviations,
+                decisions.names() if options.learn else [],
+            ),
+            rules,
+            options.context,
         )
 
         # ---- the list ----

@@ -35,6 +35,7 @@ class Status(StrEnum):
     CONTEXT = "in context"  # the nearest term of what is denied, suspected, of the family, past
     NO_ANSWER = "no answer"
     DECIDED = "decided"  # a person said so
+    LEARNT = "learnt"  # as EXACT or MISSPELT, of a name that was learnt from people's decisions
 
 
 class Candidate(NamedTuple):
@@ -94,9 +95,10 @@ CODED_COLUMNS = {
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
     "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
-    "status": "exact, misspelt, near, doubtful, tied, differs, in context, no answer or decided",
+    "status": "exact, misspelt, near, doubtful, tied, differs, in context, learnt, no answer or "
+    "decided",
     "ties": "how many other concepts are as good",
-    "reason": "why there is no answer, or what to check: differs: strength, lost: side",
+    "reason": "why there is no answer, or what to check: differs: strength, lost: side, learnt",
     "context": "negated, possible, hypothetical, family, history, with | between them",
 }
 CODED_NUMBERS = ("similarity", "confidence", "rank", "ties")  # of these columns
@@ -275,6 +277,18 @@ class Decisions:
                 f"{what} that the list does not have, letter by letter: {', '.join(shown)}"
                 + (", ..." if len(unused) > _SHOWN else "")
             )
+
+    def names(self) -> list[tuple[str, str]]:
+        """(mention, concept) of the texts that mean one concept, whatever their code.
+
+        A text on which decisions differ, or that means several concepts, is none of them.
+        """
+        meant = {
+            mention: {self.of[code, mention].concepts for code in codes}
+            for mention, codes in self._codes_of.items()
+        }
+        one = {mention: found.pop() for mention, found in meant.items() if len(found) == 1}
+        return [(mention, concepts[0]) for mention, concepts in one.items() if len(concepts) == 1]
 
     @cached_property
     def _has_codes(self) -> bool:

@@ -316,7 +316,8 @@ _SSSOM = (
     *("mapping_justification", "confidence", "similarity_score", "reviewer_label"),
     *("mapping_date", "comment"),
 )
-_JUSTIFIED = {Status.EXACT: "semapv:LexicalMatching", Status.DECIDED: CURATED}
+_JUSTIFIED = dict.fromkeys((Status.EXACT, Status.LEARNT), "semapv:LexicalMatching")
+_JUSTIFIED[Status.DECIDED] = CURATED
 _BY_VECTORS = "semapv:SemanticSimilarityThresholdMatching"
 _PREFIXES = {
     "HP": "http://purl.obolibrary.org/obo/HP_",
@@ -334,7 +335,7 @@ def _sssom(mapped: _Mapped) -> str:
         target = pair.concept if ":" in pair.concept else f"{WITHOUT_PREFIX}:{pair.concept}"
         target = target if pair.concept else NO_TERM
         used.add(target.partition(":")[0])
-        is_same = pair.answer.status in _JUSTIFIED or not pair.concept
+        is_same = pair.answer.status in (Status.EXACT, Status.DECIDED) or not pair.concept
         other = "relatedMatch" if pair.answer.status in _TO_CHECK else "closeMatch"
         confidence = pair.answer.confidence
         rows.append(

@@ -7,7 +7,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -195,6 +195,21 @@ def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
     longest_first = sorted(written, key=len, reverse=True)
     words = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
     return lambda mention: words.sub(lambda found: written[found[0]], mention)
+
+
+def new_names(
+    names: Sequence[tuple[str, str]], dictionary: Dictionary, abbreviations: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """The (name, concept) that a dictionary does not have, as mentions are looked up in it."""
+    write_out = writer_out(abbreviations)
+    wanted = dict.fromkeys((write_out(visible(name)), concept) for name, concept in names)
+    concepts = {concept for _, concept in wanted}
+    own = [(term, concept) for _, term, concept in dictionary.pairs() if concept in concepts]
+    strings = same_letters([term for term, _ in own]).to_list()
+    held = set(zip(strings, (concept for _, concept in own), strict=True))
+    new = same_letters([name for name, _ in wanted]).to_list()
+    pairs = zip(wanted, new, strict=True)
+    return [pair for pair, string in pairs if string and (string, pair[1]) not in held]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -453,6 +468,7 @@ class Normalizer(SameStringNormalizer):
         *,
         rule: Rule | None = None,
         abbreviations: Mapping[str, str] | None = None,
+        learnt: Collection[tuple[str, str]] = (),
     ):
         """
         Args:
@@ -460,6 +476,7 @@ class Normalizer(SameStringNormalizer):
           candidates: of the same rows.
           rule: which of the nearest concepts are answers; None: all.
           abbreviations: what they stand for; mentions are looked up with these written out.
+          learnt: the (name, concept) of the dictionary that people's decisions gave it.
         """
         encoded = candidates.encoded
         if dictionary.concepts != encoded.concepts:
@@ -469,6 +486,19 @@ class Normalizer(SameStringNormalizer):
             )
         super().__init__(dictionary, abbreviations)
         self.candidates, self.rule = candidates, rule or Rule()
+        self.learnt = frozenset(learnt)
+
+    def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
+        return [self._with_source(one) for one in super().answers(mentions, k)]
+
+    def _with_source(self, answer: Answer) -> Answer:
+        """An answer that says so if its term was learnt."""
+        best = answer.candidates[0] if answer.concept is not None else None
+        if best is None or (best.term, best.concept) not in self.learnt:
+            return answer
+        is_name = answer.status in (Status.EXACT, Status.MISSPELT)
+        reason = "; ".join(filter(None, ("learnt", answer.reason)))
+        return replace(answer, status=Status.LEARNT if is_name else answer.status, reason=reason)
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         return [Near(found) for found in self.candidates.ranked(strings, max(k, 2))]

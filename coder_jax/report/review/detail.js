@@ -46,7 +46,7 @@ class Detail {
   }
 
   why({ status, ties, reason, times, confidence, frequency }) {
-    const found = { exact: "a term of the dictionary", misspelt: "a term of the dictionary, one letter off", near: "the nearest term", doubtful: "the nearest term, more likely wrong than right", decided: "decided before" }[status];
+    const found = { exact: "a term of the dictionary", misspelt: "a term of the dictionary, one letter off", near: "the nearest term", doubtful: "the nearest term, more likely wrong than right", learnt: "a name learnt from a decision", decided: "decided before" }[status];
     const rivals = ties > 0 && `${number(ties)} other ${ties === 1 ? "concept is" : "concepts are"} as good`;
     const sure = confidence !== null && `confidence ${percent(confidence)}`;
     const used = frequency !== null && `used ${number(frequency)} times`;

@@ -21,7 +21,7 @@ from coder_jax import TermEncoder
 from coder_jax.__main__ import main
 from coder_jax.commands import encode, normalize
 from coder_jax.encoding.encoder import EncodedDictionary
-from coder_jax.mapping.coded_list import CODED_COLUMNS
+from coder_jax.mapping.coded_list import CODED_COLUMNS, read_decisions
 from coder_jax.mapping.confidence import ALL, Cutoffs, CutoffTable, MeasuredRule
 from data_pipeline.flags import parsed
 from data_pipeline.process import TRY_AGAIN, BadInput, Stopped
@@ -515,6 +515,43 @@ def test_the_same_text_is_decided_for_each_code(run_of_normalize_tables, files, 
     assert again == rows, "an SSSOM file says the same"
     with pytest.raises(BadInput, match="MI accepted for 'AP' of the code L1.*give --code-column"):
         run_of_normalize_tables(*common[:4])
+
+
+def test_what_was_decided_is_learnt(run_of_normalize_tables, files, capsys):
+    mentions = ["Kopfweh", "KOPFWEH ", "Kopfwehh", "Kopfweh stark", "n/a", "Headache", "zucker"]
+    lines = [f"{number};{mention}\n" for number, mention in enumerate(mentions)]
+    (files / "list.csv").write_text("id;local term\n" + "".join(lines))
+    (files / "decisions.csv").write_text(
+        "mention,code,concept,decision\nKopfweh,,HA,accepted\nheadache,,HA,accepted\n"
+        "zucker,1,DM1,accepted\nzucker,2,DM2,accepted\nfever,,,rejected\nboth,,HA|MI,accepted\n"
+    )
+    before = (files / "terms.csv").read_bytes()
+    common = ("--column", "local term", "--decided", "d.csv")
+    (files / "d.csv").write_text("mention,concept,decision\nKopfweh,HA,accepted\n")
+    plain = run_of_normalize_tables(*common)
+    assert [row["status"] for row in plain[:2]] == ["decided", "near"]
+    rows = run_of_normalize_tables(*common, "--learn")
+    found = [(row["concept"], row["status"], row["reason"]) for row in rows]
+    assert found[:3] == [("HA", "decided", ""), *[("HA", "learnt", "learnt")] * 2]
+    assert (found[3][0], found[3][1]) == ("HA", "near") and found[3][2].startswith("learnt")
+    assert found[4][1] == "no answer" and found[5] == ("HA", "exact", "")
+    assert rows[1]["matched_term"] == "Kopfweh" and rows[1]["preferred_name"] == "Headache"
+    assert "learnt 1 names of d.csv that the dictionary does not have" in capsys.readouterr().err
+    assert (files / "terms.csv").read_bytes() == before
+    names = read_decisions(files / "decisions.csv").names()
+    assert names == [("Kopfweh", "HA"), ("headache", "HA")], "one concept, and always that"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--learn: found no --decided; expected the decisions to learn from"),
+        (("--decided", "d.csv", "--by", "classes"), "--learn is for terms of a dictionary"),
+    ],
+)
+def test_nothing_to_learn_from(run_of_normalize_tables, arguments, message):
+    with pytest.raises(BadInput, match=message):
+        run_of_normalize_tables("--column", "local term", "--learn", *arguments)
 
 
 def test_the_most_frequent_terms_come_first(run_of_normalize_tables, files, capsys):

@@ -226,3 +226,16 @@ def test_omop_knows_numbers_alone(tmp_path, form):
         "display": "fever",
         "target": [{"code": "HP:0001945", "display": "Fever", "equivalence": "equal"}],
     }
+
+
+def test_a_learnt_name_is_no_string_of_the_vocabulary(tmp_path):
+    answer = Answer("Fieber", Status.LEARNT, [Candidate("437663", "fieber", 1.0)], reason="learnt")
+    terms = local_terms("list", ["Fieber"], {})
+    for form in FORMS:
+        write_map(form, tmp_path / form, [answer], DICTIONARY, terms, [None])
+    row = "\tFieber\tskos:closeMatch\tconcept:437663\tFever\tsemapv:LexicalMatching\t"
+    assert row in (tmp_path / "sssom").read_text()
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "stcm").read_text()))
+    assert row["target_concept_id"] == "437663", "a person said what it means"
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
+    assert (row["mappingStatus"], row["comment"]) == ("UNCHECKED", "learnt")
