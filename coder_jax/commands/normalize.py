@@ -29,6 +29,10 @@ How a mention is answered:
      unless a term of the dictionary says so itself: the column context tells why. With --context
      code they get the concept of the name, with the status "in context", never "exact".
 
+People's decisions (--decided) come before all that. They are on a code (--code-column) and a text,
+or on the text where the list has no codes; one may name several concepts, a row for each. With
+--learn what was accepted is also a name of its concept: other ways of writing it are "learnt".
+
 Brackets are kept: "Hemiplegia (left)" and "Hemiplegia (right)" are two terms. Only a semantic tag
 of SNOMED CT at the end, such as "(disorder)", may be missing where the dictionary has such tags.
 
@@ -96,9 +100,12 @@ from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
     CODED_NUMBERS,
+    Decisions,
     check_decisions,
     coded_rows,
     decided,
+    find_frequencies,
+    frequency_of,
     in_words,
     read_decisions,
 )
@@ -140,13 +147,11 @@ if TYPE_CHECKING:
 # The options of `python -m coder_jax normalize`, and what they must be.
 
 COMMON = (
-    *("--model", "--dictionary", "--column", "--out", "-k", "--review", "--decided"),
-    *("--precision", "--min-similarity", "--dictionary-languages", "--dictionary-sources"),
-    *("--semantic-types", "--codes-of"),
+    *("--model", "--dictionary", "--column", "--code-column", "--out", "-k", "--review"),
+    *("--decided", "--learn", "--precision"),
 )
 _MOST_K = 1000
 _SHOWN_IN_REVIEW = 5
-_UNUSED_SHOWN = 5  # decisions in a message
 # Letters of more terms would need gigabytes: vectors alone then, if nothing else is asked for.
 _MOST_TERMS_BY_LETTERS = 2_000_000
 
@@ -350,8 +355,16 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
     code_column: Annotated[
         str | None,
         Flag(
-            "column of the list that has your codes, for --map-file (default: sourceCode, or the "
-            "terms are the codes)",
+            "column of the list that has your codes: each code and text is decided on its own, and "
+            "--map-file writes it (default: sourceCode, or the text alone counts)",
+            "NAME",
+        ),
+    ] = None
+    frequency_column: Annotated[
+        str | None,
+        Flag(
+            "column of the list that says how often a term is used: --review begins with the most "
+            "frequent, --map-file writes it (default: one called frequency, count, n, Anzahl, ...)",
             "NAME",
         ),
     ] = None
@@ -367,6 +380,14 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
         Path | None,
         Flag("use decisions that the --review page saved; all other terms are mapped again", "CSV"),
     ] = None
+    learn: Annotated[
+        bool,
+        Flag(
+            "accepted mentions of --decided become names of their concepts in this run, so that "
+            "other ways of writing them are found, too (status or reason: learnt); the file of the "
+            "dictionary stays as it is"
+        ),
+    ] = False
     fusion: Annotated[
         Fusion,
         Flag(
@@ -427,8 +448,11 @@ def _check(options: NormalizeOptions) -> None:
     maps = options.maps
     for form, path in maps.items():
         check_output(path, "--map-file", f"{form}=map.csv")
-    if options.code_column and not maps:
-        raise BadInput("--code-column: found no --map-file; expected a file to write codes in")
+    if options.code_column and not (maps or options.review or options.decided):
+        raise BadInput(
+            "--code-column: found no --review, --decided or --map-file; expected one of them, as "
+            "--out has all columns of the list"
+        )
     given = [("--out", options.out), ("--review", options.review)]
     given += [("--map-file", path) for path in maps.values()]
     written: dict[Path, str] = {}
@@ -443,6 +467,8 @@ def _check(options: NormalizeOptions) -> None:
             )
         written[one.resolve()] = option
     _check_rule(options)
+    if options.learn and options.decided is None:
+        raise BadInput("--learn: found no --decided; expected the decisions to learn from")
     _check_kind(options)
 
 
@@ -490,6 +516,7 @@ def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
     of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
     given = [name for name in of_terms if getattr(options, name) is not None]
+    given += ["learn"] if options.learn else []
     if given:
         raise BadInput(
             f"--{given[0].replace('_', '-')} is for terms of a dictionary, but {why}; leave it "
@@ -676,6 +703,7 @@ def _normalizer_of(
     dictionary: Dictionary,
     classifier: ConceptClassifier | None,
     abbreviations: dict[str, str],
+    names: list[tuple[str, str]] | None,
 ) -> SameStringNormalizer | ClassNormalizer:
     """What --model, --by and --ranker ask for.
 
@@ -684,6 +712,7 @@ def _normalizer_of(
       dictionary: whose terms are searched, or that names the classes.
       classifier: that answers; None: terms do.
       abbreviations: what they stand for.
+      names: (mention, concept) to learn, of --learn; None without it.
     """
     from coder_jax.systems.mlnorm.classifier import ClassNormalizer
     from coder_jax.systems.trained_models import has_stages, staged_normalizer
@@ -709,7 +738,7 @@ def _normalizer_of(
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )
-    return _make_normalizer(options, dictionary, abbreviations)
+    return _make_normalizer(options, dictionary, abbreviations, names)
 
 
 def _check_of_stages(options: NormalizeOptions) -> None:
@@ -745,13 +774,16 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
 
 
 def _make_normalizer(
-    options: AnswerOptions, dictionary: Dictionary, abbreviations: dict[str, str]
+    options: AnswerOptions,
+    dictionary: Dictionary,
+    abbreviations: dict[str, str],
+    names: list[tuple[str, str]] | None = None,
 ) -> Normalizer:
-    """The encoder with the dictionary, and the rule by which it answers."""
+    """The encoder with the dictionary, and the rule by which it answers; `names` of --learn."""
     from coder_jax.encoding.encoder import EncodedDictionary
-    from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, TermList, read_vectors
+    from coder_jax.encoding.vector_files import TERMS_PER_CHUNK, JoinedRows, TermList, read_vectors
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Normalizer
+    from coder_jax.mapping.normalizer import Normalizer, new_names
 
     cleaning = options.cleaning or lookup_rules(dictionary.terms)
     chosen = _choose(options, len(dictionary.terms))
@@ -765,10 +797,19 @@ def _make_normalizer(
         assert encoder.weights_hash is not None, "it was loaded from a folder"
         vectors = read_vectors(options.dictionary_vectors, encoder, encoder.weights_hash, listed)
         encoded = EncodedDictionary(terms, dictionary.concepts, vectors, encoder)
+    learnt = new_names(names or [], dictionary, abbreviations)
+    if names is not None:
+        tell(f"learnt {len(learnt):,} names of --decided that the dictionary does not have")
+    if learnt:  # behind the others, whose vectors are kept
+        dictionary = dictionary.with_names(learnt)
+        vectors = JoinedRows([encoded.vectors, encoder.encode([name for name, _ in learnt])])
+        encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, vectors, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     if candidates.kind == "both":
         tell(f"letters count {candidates.weight:g} beside vectors (0: not at all)")
-    return Normalizer(dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations)
+    return Normalizer(
+        dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations, learnt=learnt
+    )
 
 
 def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normalizer]:
@@ -828,8 +869,8 @@ def run(options: NormalizeOptions) -> int:
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
         table, column = _read_list(options)
-        if options.code_column is not None:
-            _code_column(options.code_column, table)
+        code_column = _code_column(options.code_column, table, column)
+        frequency_column = _frequency_column(options, table, (column, code_column))
         parts: Iterable[list[str]]
         if table is not None:
             parts = [table.frame[column].to_list()]
@@ -837,7 +878,7 @@ def run(options: NormalizeOptions) -> int:
             parts = _read_text(options, files)  # as they come
         else:
             parts = list(_read_text(options, files))
-        decisions = {}
+        decisions = Decisions({})
         if options.decided:
             decisions = read_decisions(options.decided, options.encoding)
         abbreviations = _abbreviations_of(options, options.encoding)
@@ -846,15 +887,21 @@ def run(options: NormalizeOptions) -> int:
         dictionary = _dictionary_of(options, options.encoding)
         if options.dictionary:
             check_concepts(options.maps, dictionary)
-        if options.decided:
-            check_decisions(decisions, dictionary, options.decided)
-
+        check_decisions(decisions, dictionary)
         if classifier is not None:
             dictionary = dictionary.knowing(classifier.concepts)
 
         # ---- encoder and dictionary ----
         normalizer = ContextNormalizer(
-            _normalizer_of(options, dictionary, classifier, abbreviations), rules, options.context
+            _normalizer_of(
+                options,
+                dictionary,
+                classifier,
+                abbreviations,
+                decisions.names() if options.learn else None,
+            ),
+            rules,
+            options.context,
         )
 
         # ---- the list ----
@@ -862,24 +909,39 @@ def run(options: NormalizeOptions) -> int:
             _print_answers(options, normalizer, parts, decisions)
             return 0
         mentions = [mention for part in parts for mention in part]
-        _tell_of_unused(decisions, mentions, options.decided)
-        answers = _answers_to(normalizer, mentions, decisions, options.shown)
+        codes: list[str | None] = [None] * len(mentions)
+        if table is not None and code_column is not None:
+            codes = table.frame[code_column].to_list()
+        local = list(zip(mentions, codes, strict=True))
+        decisions.tell_unused(local)
+        said = [decisions.on(*one) for one in local]
+        answers = decided(_answers_to(normalizer, mentions, options.shown), said, dictionary)
         _write_coded(options, table, answers, dictionary)
+        mapped = _CodedList(table, column, code_column, frequency_column, answers, said)
         if options.map_files:
-            _write_maps(options, table, column, answers, dictionary, decisions)
+            _write_maps(options, mapped, dictionary)
         if options.review:
-            _review(options, options.review, table, column, answers, dictionary, decisions)
+            _review(options, options.review, mapped, dictionary)
     return 0
 
 
-def _tell_of_unused(decisions: dict[str, Decision], mentions: list[str], path: Path | None) -> None:
-    """Says which decisions are on mentions that the list does not have."""
-    if unused := sorted(decisions.keys() - set(mentions)):
-        shown = ", ".join(map(repr, unused[:_UNUSED_SHOWN]))
-        tell(
-            f"warning: {path}: {len(unused):,} of {len(decisions):,} decisions are on mentions "
-            f"that the list does not have, letter by letter: {shown}"
-            + (", ..." if len(unused) > _UNUSED_SHOWN else "")
+class _CodedList(NamedTuple):
+    """A list with its answers; the columns are names of those of the table."""
+
+    table: Table | None
+    column: str
+    code_column: str | None
+    frequency_column: str | None
+    answers: list[Answer]
+    decisions: list[Decision | None]
+
+    @property
+    def others(self) -> dict[str, list[str]]:
+        """The columns of the list, but for that of the terms."""
+        return (
+            {}
+            if self.table is None
+            else self.table.frame.drop(self.column).to_dict(as_series=False)
         )
 
 
@@ -934,29 +996,29 @@ def _print_answers(
     options: NormalizeOptions,
     normalizer: ContextNormalizer,
     parts: Iterable[list[str]],
-    decisions: dict[str, Decision],
+    decisions: Decisions,
 ) -> None:
     """Prints the rows of mentions as they come."""
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
+    seen: set[tuple[str, None]] = set()
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
         writer.writerow(["mention", *(options.prefix + name for name in CODED_COLUMNS)])
         for mentions in parts:
             process.poll()
             answers = normalizer.answers(mentions, options.shown)
-            for answer in decided(answers, decisions, normalizer.dictionary):
+            if decisions.of:
+                seen |= {(mention, None) for mention in mentions}
+            said = [decisions.on(mention, None) for mention in mentions]
+            for answer in decided(answers, said, normalizer.dictionary):
                 rows = coded_rows(
                     answer, normalizer.dictionary, options.k, options.codes_of or None
                 )
                 writer.writerows([answer.mention, *row] for row in rows)
             sys.stdout.flush()
+        decisions.tell_unused(seen)
 
 
-def _answers_to(
-    normalizer: ContextNormalizer,
-    mentions: list[str],
-    decisions: dict[str, Decision],
-    k: int,
-) -> list[Answer]:
+def _answers_to(normalizer: ContextNormalizer, mentions: list[str], k: int) -> list[Answer]:
     """The answer to each mention; equal ones are looked up once."""
     distinct = list(dict.fromkeys(mentions))
     found: list[Answer] = []
@@ -966,7 +1028,7 @@ def _answers_to(
             some = normalizer.answers(distinct[first : first + _MENTIONS_AT_A_TIME], k)
             found += some
             bar.update(len(some))
-    of_mention = dict(zip(distinct, decided(found, decisions, normalizer.dictionary), strict=True))
+    of_mention = dict(zip(distinct, found, strict=True))
     return [of_mention[mention] for mention in mentions]
 
 
@@ -995,60 +1057,89 @@ def _write_coded(
     tell(f"{len(answers):,} rows: {in_words(answers)}{where}")
 
 
-def _code_column(name: str, table: Table | None) -> str:
-    """The column of the list that has its codes."""
+def _code_column(name: str | None, table: Table | None, column: str) -> str | None:
+    """The column of the list that has its codes; None where it has none."""
+    from coder_jax.mapping.map_files import SOURCE_CODE
+
+    if name is None:
+        others = [] if table is None else table.frame.columns
+        return SOURCE_CODE if SOURCE_CODE in others and column != SOURCE_CODE else None
     if table is None:
         raise BadInput("--code-column: found a list without columns; expected a table")
-    return table.find_column(name, "--code-column")
+    found = table.find_column(name, "--code-column")
+    if found == column:
+        raise BadInput(
+            f"--code-column {name}: found the column of the terms; expected one of their codes, or "
+            "leave it out: without codes the text counts"
+        )
+    return found
 
 
-def _write_maps(
-    options: NormalizeOptions,
-    table: Table | None,
-    column: str,
-    answers: list[Answer],
-    dictionary: Dictionary,
-    decisions: dict[str, Decision],
-) -> None:
+def _frequency_column(
+    options: NormalizeOptions, table: Table | None, taken: tuple[str | None, ...]
+) -> str | None:
+    """The column of the list that says how often each term is used; None where it has none.
+
+    `taken` are those of the terms and of the codes.
+    """
+    if table is None or not (options.review or options.map_files):
+        if options.frequency_column is not None:
+            raise BadInput(
+                "--frequency-column: found no --review or --map-file, or a list without columns; "
+                "expected a table, and one of them"
+            )
+        return None
+    columns = table.frame.to_dict(as_series=False)
+    columns = {name: values for name, values in columns.items() if name not in taken}
+    if options.frequency_column is None:
+        found = find_frequencies(columns)
+        if found is not None:
+            tell(f"the column {found!r} says how often a term is used (--frequency-column)")
+        return found
+    found = table.find_column(options.frequency_column, "--frequency-column")
+    values = columns.get(found, [])
+    if all(frequency_of(one) is None for one in values):
+        what = "no number" if found in columns else "the column of the terms or their codes"
+        raise BadInput(f"--frequency-column {found}: found {what}; expected how often each is used")
+    return found
+
+
+def _write_maps(options: NormalizeOptions, mapped: _CodedList, dictionary: Dictionary) -> None:
     """Writes the mapping in the files of other programs."""
     from coder_jax.mapping.map_files import local_terms, write_map
 
-    columns = {} if table is None else table.frame.drop(column).to_dict(as_series=False)
-    codes = options.code_column and _code_column(options.code_column, table)
+    answers = mapped.answers
     name = Path(options.mentions).stem if options.mentions != "-" else "local"
-    terms = local_terms(name, [answer.mention for answer in answers], columns, codes)
+    mentions = [answer.mention for answer in answers]
+    terms = local_terms(name, mentions, mapped.others, mapped.code_column, mapped.frequency_column)
     for form, path in options.maps.items():
-        write_map(form, path, answers, dictionary, terms, decisions)
+        write_map(form, path, answers, dictionary, terms, mapped.decisions)
         tell(f"{form}: written to {path}")
 
 
 def _review(
-    options: NormalizeOptions,
-    out: Path,
-    table: Table | None,
-    column: str,
-    answers: list[Answer],
-    dictionary: Dictionary,
-    decisions: dict[str, Decision],
+    options: NormalizeOptions, out: Path, mapped: _CodedList, dictionary: Dictionary
 ) -> None:
     """Writes the page on which people decide."""
     from coder_jax.report.review import write_review
 
-    # A mention is decided once, however often it stands in the list.
-    first_row: dict[str, int] = {}
-    for row, answer in enumerate(answers):
-        first_row.setdefault(answer.mention, row)
-    rows = list(first_row.values())
-    columns = {} if table is None else table.frame.drop(column)[rows].to_dict(as_series=False)
-    size = write_review(
+    columns = mapped.others
+    codes = columns.pop(mapped.code_column) if mapped.code_column is not None else None
+    frequencies = None
+    if mapped.frequency_column is not None:
+        counts = map(frequency_of, columns.pop(mapped.frequency_column))
+        frequencies = [1 if one is None else one for one in counts]
+    size, rows = write_review(
         out,
-        [answers[row] for row in rows],
+        mapped.answers,
         dictionary,
         title=Path(options.mentions).name if options.mentions != "-" else "stdin",
         encoder_line=f"Found with {' and '.join(options.models)} "
         + ("by its classes; names of" if options.by_classes else "in")
         + f" {dictionary.source}.",
         columns=columns,
-        decisions=decisions,
+        codes=codes,
+        frequencies=frequencies,
+        decisions=mapped.decisions,
     )
-    tell(f"to decide: open {out} in a browser ({size / 1e6:.1f} MB, {len(rows):,} mentions)")
+    tell(f"to decide: open {out} in a browser ({size / 1e6:.1f} MB, {rows:,} mentions)")

@@ -6,13 +6,15 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.tables import read_rows
-from data_pipeline.process import BadInput, did_you_mean
+from data_pipeline.files.tables import read_rows, split_concepts
+from data_pipeline.process import BadInput, did_you_mean, tell
 
 # -------------------------------------------------------------------------------------------------
 # The answer to a mention: a status and candidate concepts.
@@ -33,6 +35,7 @@ class Status(StrEnum):
     CONTEXT = "in context"  # the nearest term of what is denied, suspected, of the family, past
     NO_ANSWER = "no answer"
     DECIDED = "decided"  # a person said so
+    LEARNT = "learnt"  # as EXACT or MISSPELT, of a name that was learnt from people's decisions
 
 
 class Candidate(NamedTuple):
@@ -92,9 +95,10 @@ CODED_COLUMNS = {
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
     "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
-    "status": "exact, misspelt, near, doubtful, tied, differs, in context, no answer or decided",
+    "status": "exact, misspelt, near, doubtful, tied, differs, in context, learnt, no answer or "
+    "decided",
     "ties": "how many other concepts are as good",
-    "reason": "why there is no answer, or what to check: differs: strength, lost: side",
+    "reason": "why there is no answer, or what to check: differs: strength, lost: side, learnt",
     "context": "negated, possible, hypothetical, family, history, with | between them",
 }
 CODED_NUMBERS = ("similarity", "confidence", "rank", "ties")  # of these columns
@@ -114,15 +118,18 @@ def coded_rows(
     Args:
       answer: with its candidates.
       dictionary: that it was found in.
-      k: 1 or more; None: as many as the mention means.
+      k: 1 or more; None: as many as the mention means. What a person decided has all its concepts.
       vocabularies: whose codes are wanted; None: of all.
     """
     if answer.status == Status.NO_ANSWER:
         nearest = answer.candidates[0] if answer.candidates else None
         return [_row(answer, nearest, 1, [""] * 5)]
+    most = k or answer.count
+    if answer.status == Status.DECIDED:
+        most = max(most, answer.count)
     return [
         _row(answer, candidate, rank, _about(candidate.concept, dictionary, vocabularies))
-        for rank, candidate in enumerate(answer.candidates[: k or answer.count], start=1)
+        for rank, candidate in enumerate(answer.candidates[:most], start=1)
     ]
 
 
@@ -174,6 +181,34 @@ def _row(answer: Answer, candidate: Candidate | None, rank: int, about: list[str
     ]
 
 
+# How the column of a list is called that says how often a term is used, without case.
+_FREQUENCIES = (
+    *("sourcefrequency", "frequency", "freq", "count", "counts", "n", "anzahl", "häufigkeit"),
+    *("haeufigkeit", "fallzahl", "nombre", "fréquence", "frequence", "frecuencia", "frequenza"),
+)
+_THOUSANDS = re.compile(r"\d{1,3}(?:[.,' ]\d{3})+")
+
+
+def find_frequencies(columns: Mapping[str, Sequence[str]]) -> str | None:
+    """The column that says how often each term is used: called so, and mostly numbers."""
+    for name, values in columns.items():
+        numbers = sum(frequency_of(one) is not None for one in values)
+        others = sum(bool(one.strip()) for one in values) - numbers
+        if name.strip().casefold() in _FREQUENCIES and numbers > others:
+            return name
+    return None
+
+
+def frequency_of(text: str) -> int | None:
+    """How often a term is used: 1250, 1.250 and 1,250 are the same; None for what is no number."""
+    text = " ".join(text.split())  # with narrow blanks, too
+    if _THOUSANDS.fullmatch(text):
+        text = re.sub(r"\D", "", text)
+    if re.fullmatch(r"\d+(?:[.,]0+)?", text):
+        return int(re.split("[.,]", text)[0])
+    return None
+
+
 def in_words(answers: Sequence[Answer]) -> str:
     """Counts of answers by status, such as "812 exact, 900 near, 288 no answer"."""
     counts = {status: sum(answer.status == status for answer in answers) for status in Status}
@@ -186,46 +221,148 @@ def in_words(answers: Sequence[Answer]) -> str:
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
 CURATED, NO_TERM = "semapv:ManualMappingCuration", "sssom:NoTermFound"  # in SSSOM
 WITHOUT_PREFIX = "concept"  # the prefix there of concepts that have none of their own
+TOOL = "coder_jax"  # stands in other programs' files for a reviewer who gave no name
 REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
-_SHOWN = 5  # concepts that a message names
+_SHOWN = 5  # concepts or decisions that a message names
 # The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
 # would then look like one that it put there (`csv.js`).
 _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+_LAST = 10**14  # milliseconds since 1970, in which Usagi counts
 
 
 class Decision(NamedTuple):
-    """A person's decision on a mention."""
+    """A person's decision on a local term."""
 
-    concept: str | None  # None: no concept of the dictionary fits
+    concepts: tuple[str, ...]  # that it means, mostly one; none: no concept of the dictionary fits
     note: str = ""
+    reviewer: str = ""  # who decided
+    date: str = ""  # when, such as 2026-03-01
 
 
-def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decision]:
-    """The decisions of a file: mention -> Decision.
+@dataclass(frozen=True)
+class Decisions:
+    """People's decisions on the local terms of a list.
 
-    The file is a table as `read_rows` takes it, with the columns mention, concept, decision
-    (accepted, rejected, or open: a note alone) and note, in any order and among others. A ' before
-    one of = + - @ at the beginning of a field is taken off. Usagi's file is one, too, whose rows
-    are decided if they are APPROVED, and so is SSSOM, where they are curated by hand. `encoding` is
-    of a file that is not UTF-8, as Excel may save it.
+    A local term is a code and a text, letter by letter: "AP" may be a laboratory test and a
+    diagnosis. Where the list or the file has no codes, it is the text alone.
+
+    Attributes:
+      of: (code, mention) -> the decision; codes are "" where the file has none.
+      source: the file.
+    """
+
+    of: Mapping[tuple[str, str], Decision]
+    source: str | Path = ""
+
+    def on(self, mention: str, code: str | None) -> Decision | None:
+        """The decision on a local term; None where it is open.
+
+        Args:
+          mention: the text.
+          code: of the list; None where the list has no codes.
+
+        Raises:
+          BadInput: codes are needed to tell two decisions on one text apart.
+        """
+        if code is not None and self._has_codes:
+            return self.of.get((code, mention))
+        codes = self._codes_of.get(mention, [])
+        found = [self.of[one, mention] for one in codes]
+        for one, other in zip(codes[1:], found[1:], strict=True):
+            if other.concepts != found[0].concepts:
+                raise BadInput(
+                    f"{self.source}: found {_in_words(found[0])} for {mention!r} of the code "
+                    f"{codes[0]}, and {_in_words(other)} for that of {one}; expected a list with "
+                    "codes: give --code-column"
+                )
+        return found[0] if found else None
+
+    def tell_unused(self, terms: Iterable[tuple[str, str | None]]) -> None:
+        """Says how many decisions are on none of these local terms (mention, code)."""
+        if not self.of:
+            return
+        unused = dict(self.of)
+        for mention, code in terms:
+            if code is not None and self._has_codes:
+                unused.pop((code, mention), None)
+            else:
+                for one in self._codes_of.get(mention, []):
+                    unused.pop((one, mention), None)
+        if unused:
+            shown = [_named(*key) for key in sorted(unused, key=lambda key: key[::-1])[:_SHOWN]]
+            what = "codes and mentions" if self._has_codes else "mentions"
+            tell(
+                f"warning: {self.source}: {len(unused):,} of {len(self.of):,} decisions are on "
+                f"{what} that the list does not have, letter by letter: {', '.join(shown)}"
+                + (", ..." if len(unused) > _SHOWN else "")
+            )
+
+    def names(self) -> list[tuple[str, str]]:
+        """(mention, concept) of the texts that mean one concept, whatever their code.
+
+        A text on which decisions differ, or that means several concepts, is none of them.
+        """
+        meant = {
+            mention: {self.of[code, mention].concepts for code in codes}
+            for mention, codes in self._codes_of.items()
+        }
+        one = {mention: found.pop() for mention, found in meant.items() if len(found) == 1}
+        return [(mention, concepts[0]) for mention, concepts in one.items() if len(concepts) == 1]
+
+    @cached_property
+    def _has_codes(self) -> bool:
+        return any(code for code, _ in self.of)
+
+    @cached_property
+    def _codes_of(self) -> dict[str, list[str]]:
+        """The codes with which a mention is decided on."""
+        codes: dict[str, list[str]] = {}
+        for code, mention in self.of:
+            codes.setdefault(mention, []).append(code)
+        return codes
+
+
+class _Said(NamedTuple):
+    """What a row of a file says."""
+
+    code: str
+    concept: str  # several with | between them
+    decision: str
+    note: str
+    reviewer: str
+    date: str
+
+
+def read_decisions(path: Path, encoding: str | None = None) -> Decisions:
+    """The decisions of a file.
+
+    The file is a table as `read_rows` takes it, with the columns mention, concept (several with |
+    between them) and decision (accepted, rejected, or open: a note alone). It may have code, note,
+    reviewer and date, in any order and among others. A ' before one of = + - @ at the beginning of
+    a field is taken off. Usagi's file is one, too, whose rows are decided if they are APPROVED, and
+    so is SSSOM, where they are curated by hand: there each concept of a term has a row. `encoding`
+    is of a file that is not UTF-8, as Excel may save it.
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
-        decisions on one mention.
+        decisions on one local term.
     """
     _, rows = read_rows(path, otherwise=encoding)
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
     names = [name.strip().casefold() for name in header]
     needed = next((one for one in _READERS if set(one) <= set(names)), ())
-    if not needed or any(names.count(name) > 1 for name in (*needed, "note")):
+    once = (*needed, "code", "note", "reviewer", "date")
+    if not needed or any(names.count(name) > 1 for name in once):
         raise BadInput(
             f"{path}: found {', '.join(header) or 'no header'}; expected the columns mention, "
             "concept, decision, note, each once, as a review page saves them, or a file of Usagi "
             "or SSSOM"
         )
-    decisions: dict[str, Decision] = {}
-    line_of: dict[str, int] = {}
+    decisions: dict[tuple[str, str], Decision] = {}
+    line_of: dict[tuple[str, str], int] = {}
+    undated: list[str] = []
+    has_codes = needed == _OF_REVIEW
     for line, fields in filled[1:]:
         if len(fields) != len(header):
             raise BadInput(
@@ -236,100 +373,135 @@ def read_decisions(path: Path, encoding: str | None = None) -> dict[str, Decisio
         mention = row[needed[0]]
         if not mention.strip():
             raise BadInput(f"{path}:{line}: found no mention; expected one: take the row out")
-        found = _decision(*_READERS[needed](row), f"{path}:{line}")
+        said = _READERS[needed](row)
+        has_codes |= said.code != mention
+        found = _decision(said, f"{path}:{line}")
         if found is None:
             continue
-        earlier = decisions.setdefault(mention, found)
-        line_of.setdefault(mention, line)
-        if earlier.concept != found.concept:
+        if said.date.strip() and not found.date:
+            undated.append(said.date)
+        key = said.code, mention
+        earlier = decisions.setdefault(key, found)
+        line_of.setdefault(key, line)
+        concepts = earlier.concepts
+        if needed != _OF_REVIEW and concepts and found.concepts:
+            concepts = tuple(dict.fromkeys(concepts + found.concepts))
+        elif concepts != found.concepts:
             raise BadInput(
-                f"{path}:{line}: found {_in_words(found)} for {mention!r}, and in line "
-                f"{line_of[mention]} {_in_words(earlier)}; expected one decision for each mention: "
-                "take one of the rows out"
+                f"{path}:{line}: found {_in_words(found)} for {_named(*key)}, and in line "
+                f"{line_of[key]} {_in_words(earlier)}; expected one decision for each mention: "
+                "take one of the rows out, or write both concepts in one with | between them"
             )
-        decisions[mention] = Decision(found.concept, earlier.note or found.note)
-    return decisions
+        decisions[key] = earlier._replace(concepts=concepts, note=earlier.note or found.note)
+    if undated:
+        tell(
+            f"warning: {path}: dates left out: {len(undated):,}, such as {undated[0]!r}; expected "
+            "2026-03-01"
+        )
+    if not has_codes:  # the list had none, and its terms stand in their place
+        decisions = {("", mention): decision for (_, mention), decision in decisions.items()}
+    return Decisions(decisions, path)
 
 
-def check_decisions(decisions: Mapping[str, Decision], dictionary: Dictionary, path: Path) -> None:
-    """Raise BadInput if an accepted concept is not in the dictionary; `path` is the file."""
+def check_decisions(decisions: Decisions, dictionary: Dictionary) -> None:
+    """Raise BadInput if an accepted concept is not in the dictionary."""
     known = dictionary.concept_set
     missing = {
-        decision.concept: mention
-        for mention, decision in decisions.items()
-        if decision.concept is not None and decision.concept not in known
+        concept: mention
+        for (_, mention), decision in decisions.of.items()
+        for concept in decision.concepts
+        if concept not in known
     }
     if missing:
         shown = [f"{concept} for {mention!r}" for concept, mention in missing.items()][:_SHOWN]
         more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
         raise BadInput(
-            f"{path}: found {', '.join(shown)}{more}, which {dictionary.source} does not have; "
-            "expected concepts of the dictionary: give the one that was reviewed with, or take "
-            "these rows out"
+            f"{decisions.source}: found {', '.join(shown)}{more}, which {dictionary.source} does "
+            "not have; expected concepts of the dictionary: give the one that was reviewed with, "
+            "or take these rows out"
         )
 
 
 def decided(
-    answers: Iterable[Answer], decisions: Mapping[str, Decision], dictionary: Dictionary
+    answers: Iterable[Answer], decisions: Iterable[Decision | None], dictionary: Dictionary
 ) -> list[Answer]:
     """The answers after people's decisions; open ones are unchanged.
 
-    An accepted concept is the first candidate, before the others, with its term and similarity
-    where it was among them. Where it was not, its term is the preferred name and its similarity is
-    not a number. Of a rejected one the candidates stay as what was nearest.
+    Accepted concepts are the first candidates, before the others, with their terms and similarities
+    where they were among them. Where one was not, its term is the preferred name and its similarity
+    is not a number. Of a rejected one the candidates stay as what was nearest.
 
     Args:
       answers: what mapping answers.
-      decisions: by mention, letter by letter; `check_decisions` has passed them.
+      decisions: on each, or None; `check_decisions` has passed them.
       dictionary: has the accepted concepts.
     """
     return [
-        _decided(answer, decisions[answer.mention], dictionary)
-        if answer.mention in decisions
-        else answer
-        for answer in answers
+        answer if decision is None else _decided(answer, decision, dictionary)
+        for answer, decision in zip(answers, decisions, strict=True)
     ]
 
 
 def _decided(answer: Answer, decision: Decision, dictionary: Dictionary) -> Answer:
-    concept = decision.concept
-    if concept is None:
+    if not decision.concepts:
         return replace(answer, status=Status.NO_ANSWER, ties=0, reason=REJECTED_IN_REVIEW)
-    unseen = Candidate(concept, dictionary.about(concept).preferred, math.nan)
-    chosen = next((one for one in answer.candidates if one.concept == concept), unseen)
-    others = [one for one in answer.candidates if one.concept != concept]
-    return Answer(answer.mention, Status.DECIDED, [chosen, *others], context=answer.context)
+    seen = {one.concept: one for one in answer.candidates}
+    chosen = [
+        seen.get(one) or Candidate(one, dictionary.about(one).preferred, math.nan)
+        for one in decision.concepts
+    ]
+    others = [one for one in answer.candidates if one.concept not in decision.concepts]
+    return Answer(
+        answer.mention,
+        Status.DECIDED,
+        [*chosen, *others],
+        count=len(chosen),
+        context=answer.context,
+    )
 
 
-def _of_review(row: Mapping[str, str]) -> tuple[str, str, str]:
-    return row["concept"], row["decision"], row.get("note", "")
+def _of_review(row: Mapping[str, str]) -> _Said:
+    others = (row.get(name, "") for name in ("note", "reviewer", "date"))
+    return _Said(row.get("code", ""), row["concept"], row["decision"], *others)
 
 
-def _of_usagi(row: Mapping[str, str]) -> tuple[str, str, str]:
+def _of_usagi(row: Mapping[str, str]) -> _Said:
     """Usagi's own file: what is APPROVED, where the concept 0 is none."""
-    note = row.get("comment", "")
-    if row["mappingstatus"].strip().upper() != "APPROVED":
-        return "", _OPEN, note
     concept = row["conceptid"].strip()
-    return ("", _REJECTED, note) if concept in ("", "0") else (concept, _ACCEPTED, note)
+    concept = "" if concept == "0" else concept
+    decision = _ACCEPTED if concept else _REJECTED
+    if row["mappingstatus"].strip().upper() != "APPROVED":
+        concept, decision = "", _OPEN
+    reviewer, since = row.get("statussetby", ""), row.get("statusseton", "").strip()
+    date = ""
+    if reviewer == TOOL:  # nobody gave a name, and the time is that of writing
+        reviewer = ""
+    elif since.isdecimal() and 0 < int(since) < _LAST:
+        date = f"{datetime.fromtimestamp(int(since) / 1000, UTC):%Y-%m-%d}"
+    note = row.get("comment", "")
+    return _Said(row.get("sourcecode", ""), concept, decision, note, reviewer, date)
 
 
-def _of_sssom(row: Mapping[str, str]) -> tuple[str, str, str]:
+def _of_sssom(row: Mapping[str, str]) -> _Said:
     """SSSOM: what was curated by hand, and is not denied."""
-    note, target = row.get("comment", ""), row["object_id"].strip()
+    concept, decision = row["object_id"].strip().removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED
     is_match = row["predicate_id"].strip().endswith("Match") and not row.get("predicate_modifier")
     if row["mapping_justification"].strip() != CURATED or not is_match:
-        return "", _OPEN, note
-    if target == NO_TERM:
-        return "", _REJECTED, note
-    return target.removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED, note
+        concept, decision = "", _OPEN
+    elif concept == NO_TERM:
+        concept, decision = "", _REJECTED
+    code = row.get("subject_id", "").partition(":")[2]
+    reviewer = row.get("reviewer_label") or row.get("author_label", "")
+    date = row.get("mapping_date", "")
+    return _Said(code, concept, decision, row.get("comment", ""), reviewer, date)
 
 
-# How a row with these columns, the mention first, tells its concept, decision and note.
-_READERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, str, str]]] = {
+_OF_REVIEW = ("mention", "concept", "decision")
+# How a row with these columns, the mention first, tells what was decided.
+_READERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], _Said]] = {
     ("sourcename", "conceptid", "mappingstatus"): _of_usagi,
     ("subject_label", "object_id", "predicate_id", "mapping_justification"): _of_sssom,
-    ("mention", "concept", "decision"): _of_review,
+    _OF_REVIEW: _of_review,
 }
 
 
@@ -337,23 +509,38 @@ def _unguarded(field: str) -> str:
     return field[1:] if _GUARDED.match(field) else field
 
 
-def _decision(concept: str, decision: str, note: str, place: str) -> Decision | None:
+def _decision(said: _Said, place: str) -> Decision | None:
     """The decision in a row; None if it leaves its mention open."""
-    concept, said = concept.strip(), decision.strip().casefold()
-    if said not in (_ACCEPTED, _REJECTED, _OPEN):
+    concepts = [one.strip() for one in split_concepts(said.concept) if one.strip()]
+    decision = said.decision.strip().casefold()
+    if decision not in (_ACCEPTED, _REJECTED, _OPEN):
         known = [_ACCEPTED, _REJECTED, _OPEN]
         raise BadInput(
-            f"{place}: found the decision {decision!r}; expected {_ACCEPTED}, {_REJECTED} or "
-            f"{_OPEN}{did_you_mean(said, known)}"
+            f"{place}: found the decision {said.decision!r}; expected {_ACCEPTED}, {_REJECTED} or "
+            f"{_OPEN}{did_you_mean(decision, known)}"
         )
-    if (said == _ACCEPTED) != bool(concept):
-        found = f"the concept {concept}" if concept else "no concept"
-        other = f"one for {_ACCEPTED}" if said == _ACCEPTED else f"none for {said}"
+    if (decision == _ACCEPTED) != bool(concepts):
+        found = f"the concept {', '.join(concepts)}" if concepts else "no concept"
+        other = f"one for {_ACCEPTED}" if decision == _ACCEPTED else f"none for {decision}"
         raise BadInput(f"{place}: found {found}; expected {other}: mend the row, or take it out")
-    if said == _OPEN:
+    if decision == _OPEN:
         return None
-    return Decision(concept or None, note)
+    return Decision(tuple(concepts), said.note, said.reviewer.strip(), _iso(said.date.strip()))
+
+
+def _iso(text: str) -> str:
+    """A date such as 2026-03-01; "" for what is none. Excel's German way of writing is known."""
+    for form in ("%Y-%m-%d", "%d.%m.%Y"):
+        try:
+            return f"{datetime.strptime(text[:10], form):%Y-%m-%d}"
+        except ValueError:
+            continue
+    return ""
 
 
 def _in_words(decision: Decision) -> str:
-    return _REJECTED if decision.concept is None else f"{decision.concept} {_ACCEPTED}"
+    return f"{', '.join(decision.concepts)} {_ACCEPTED}" if decision.concepts else _REJECTED
+
+
+def _named(code: str, mention: str) -> str:
+    return f"{mention!r} of the code {code}" if code else repr(mention)

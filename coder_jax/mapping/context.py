@@ -336,7 +336,7 @@ class ContextNormalizer:
         """Whether the nearest term says the context itself, and is as near as that of the name."""
         best = whole.candidates[0]
         nearest = max((one.similarity for one in of_name.candidates[:1]), default=-1.0)
-        return whole.status == Status.EXACT or (
+        return whole.status in (Status.EXACT, Status.LEARNT) or (
             whole.concept is not None
             and best.similarity >= nearest
             and self.rules.read(best.term).contexts == contexts

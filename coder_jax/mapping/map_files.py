@@ -15,16 +15,18 @@ from coder_jax.mapping.coded_list import (
     CURATED,
     NO_TERM,
     REJECTED_IN_REVIEW,
+    TOOL,
     WITHOUT_PREFIX,
     Answer,
     Decision,
     Status,
+    frequency_of,
 )
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.whole import written_whole
 from data_pipeline.process import BadInput
 
-_TOOL = "coder_jax"
+SOURCE_CODE = "sourceCode"  # the column that has the codes of a list, as Usagi calls it
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,28 @@ class LocalTerms:
 
 
 def local_terms(
-    name: str, terms: Sequence[str], columns: Mapping[str, Sequence[str]], code_column: str | None
+    name: str,
+    terms: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    code_column: str | None = None,
+    frequency_column: str | None = None,
 ) -> LocalTerms:
     """The terms of a list.
 
     Args:
       name: what the local codes are called as a vocabulary.
       terms: [R], of each row.
-      columns: the others, by name, each [R]. The column sourceFrequency counts each term, once
-        where it is no number; columns that Usagi fills in are left out.
-      code_column: has the codes; None: sourceCode, or else a term is its own code.
+      columns: the others, by name, each [R]; columns that Usagi fills in are left out.
+      code_column: has the codes; None: a term is its own code.
+      frequency_column: says how often each is used, once where it is no number; None: each once.
     """
     others = {one: values for one, values in columns.items() if one not in _USAGI_MORE}
-    codes = others.pop(code_column or _USAGI[0], terms)
-    counts = others.pop(_USAGI[2], [""] * len(terms))
+    codes = terms if code_column is None else others.pop(code_column)
+    counts = [None] * len(terms)
+    if frequency_column is not None:
+        counts = [frequency_of(one) for one in others.pop(frequency_column)]
     others.pop(_USAGI[3], None)
-    numbers = [int(one) if one.strip().isdecimal() else 1 for one in counts]
-    return LocalTerms(name, codes, numbers, others)
+    return LocalTerms(name, codes, [1 if one is None else one for one in counts], others)
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class _Pair:
       codes: (vocabulary, code there) of the concept.
       similarity: 0 to 1; 0 where it is not known.
       comment: a person's note, or what to look at.
+      decision: of a person, where there is one.
     """
 
     row: int
@@ -88,11 +96,22 @@ class _Pair:
     codes: tuple[tuple[str, str], ...]
     similarity: float
     comment: str
+    decision: Decision | None
 
     @property
     def is_decided(self) -> bool:
         """Whether a person said so."""
         return self.answer.status == Status.DECIDED or self.answer.reason == REJECTED_IN_REVIEW
+
+    @property
+    def reviewer(self) -> str:
+        """Who decided; "" where that is not known, or nobody did."""
+        return self.decision.reviewer if self.decision else ""
+
+    @property
+    def date(self) -> str:
+        """When that was decided, such as 2026-03-01; "" likewise."""
+        return self.decision.date if self.decision else ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +130,7 @@ def write_map(
     answers: Sequence[Answer],
     dictionary: Dictionary,
     terms: LocalTerms,
-    decisions: Mapping[str, Decision],
+    decisions: Sequence[Decision | None],
     now: datetime | None = None,
 ) -> None:
     """Writes the answers to a list as another program reads them.
@@ -125,7 +144,7 @@ def write_map(
       answers: [R], of each row of the list.
       dictionary: that has the concepts.
       terms: the list.
-      decisions: of people, whose notes are comments.
+      decisions: [R], of people, whose notes are comments.
       now: when it is written; None: the present.
 
     Raises:
@@ -143,7 +162,7 @@ def _pairs(
     answers: Sequence[Answer],
     dictionary: Dictionary,
     terms: LocalTerms,
-    decisions: Mapping[str, Decision],
+    decisions: Sequence[Decision | None],
 ) -> Iterator[_Pair]:
     """The distinct terms of a list with their concepts, in the order of the list."""
     counts: dict[tuple[str, str], int] = {}
@@ -156,9 +175,11 @@ def _pairs(
         answer = answers[row]
         if not term.strip():
             continue
-        note = decisions[term].note if term in decisions else ""
+        decision = decisions[row]
+        note = decision.note if decision else ""
         comment = note or "; ".join(filter(None, (answer.reason, *answer.context)))
-        pair = _Pair(row, code, term, counts[code, term], answer, "", "", (), 0.0, comment)
+        count = counts[code, term]
+        pair = _Pair(row, code, term, count, answer, "", "", (), 0.0, comment, decision)
         if answer.concept is None:
             yield pair
             continue
@@ -203,7 +224,7 @@ def _csv(rows: list[dict[str, str]], columns: Sequence[str], separator: str = ",
 # -------------------------------------------------------------------------------------------------
 # Usagi's own file ("Save mapping"): every row, with what people decided.
 
-_USAGI = ("sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds")
+_USAGI = (SOURCE_CODE, "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds")
 _USAGI_MORE = (
     *("matchScore", "mappingStatus", "equivalence", "statusSetBy", "statusSetOn", "conceptId"),
     *("conceptName", "domainId", "mappingType", "comment", "createdBy", "createdOn"),
@@ -223,7 +244,7 @@ def _usagi(mapped: _Mapped) -> str:
         approved = pair.is_decided
         rows.append(
             {
-                "sourceCode": pair.code,
+                SOURCE_CODE: pair.code,
                 "sourceName": pair.term,
                 "sourceFrequency": str(pair.count),
                 "sourceAutoAssignedConceptIds": "",
@@ -232,19 +253,24 @@ def _usagi(mapped: _Mapped) -> str:
                 "mappingStatus": "APPROVED" if approved else "UNCHECKED",
                 # People are not asked whether the concept is wider or narrower.
                 "equivalence": "UNMATCHED" if approved and not pair.concept else "UNREVIEWED",
-                "statusSetBy": _TOOL if approved else "",
-                "statusSetOn": stamp if approved else "0",
+                "statusSetBy": (pair.reviewer or TOOL) if approved else "",
+                "statusSetOn": (_milliseconds(pair.date) or stamp) if approved else "0",
                 "conceptId": _concept_id(pair.concept),
                 "conceptName": pair.name or "Unmapped",
                 "domainId": "",
                 "mappingType": "MAPS_TO",
                 "comment": pair.comment,
-                "createdBy": _TOOL,
+                "createdBy": TOOL,
                 "createdOn": stamp,
                 "assignedReviewer": "",
             }
         )
     return _csv(rows, [*_USAGI, *others, *_USAGI_MORE])
+
+
+def _milliseconds(date: str) -> str:
+    """The beginning of a day, in milliseconds since 1970."""
+    return date and str(round(datetime.fromisoformat(f"{date}T00:00Z").timestamp() * 1000))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -287,9 +313,11 @@ def _stcm(mapped: _Mapped) -> str:
 
 _SSSOM = (
     *("subject_id", "subject_label", "predicate_id", "object_id", "object_label"),
-    *("mapping_justification", "confidence", "similarity_score", "comment"),
+    *("mapping_justification", "confidence", "similarity_score", "reviewer_label"),
+    *("mapping_date", "comment"),
 )
-_JUSTIFIED = {Status.EXACT: "semapv:LexicalMatching", Status.DECIDED: CURATED}
+_JUSTIFIED = dict.fromkeys((Status.EXACT, Status.LEARNT), "semapv:LexicalMatching")
+_JUSTIFIED[Status.DECIDED] = CURATED
 _BY_VECTORS = "semapv:SemanticSimilarityThresholdMatching"
 _PREFIXES = {
     "HP": "http://purl.obolibrary.org/obo/HP_",
@@ -307,7 +335,7 @@ def _sssom(mapped: _Mapped) -> str:
         target = pair.concept if ":" in pair.concept else f"{WITHOUT_PREFIX}:{pair.concept}"
         target = target if pair.concept else NO_TERM
         used.add(target.partition(":")[0])
-        is_same = pair.answer.status in _JUSTIFIED or not pair.concept
+        is_same = pair.answer.status in (Status.EXACT, Status.DECIDED) or not pair.concept
         other = "relatedMatch" if pair.answer.status in _TO_CHECK else "closeMatch"
         confidence = pair.answer.confidence
         rows.append(
@@ -322,16 +350,18 @@ def _sssom(mapped: _Mapped) -> str:
                 else _JUSTIFIED.get(pair.answer.status, _BY_VECTORS),
                 "confidence": "" if confidence is None else f"{confidence:.4f}",
                 "similarity_score": f"{pair.similarity:.4f}" if pair.concept else "",
+                "reviewer_label": pair.reviewer,
+                "mapping_date": pair.date,
                 "comment": pair.comment,
             }
         )
-    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{_TOOL}/{mapped.terms.name}/{mapped.source}")
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{TOOL}/{mapped.terms.name}/{mapped.source}")
     head = ["#curie_map:"]
     head += [f"#  {one}: {json.dumps(_PREFIXES.get(one, f'urn:{one}:'))}" for one in sorted(used)]
     head += [
         f'#mapping_set_id: "https://w3id.org/sssom/mappings/{identity}"',
         '#license: "https://w3id.org/sssom/license/unspecified"',
-        f'#mapping_tool: "{_TOOL}"',
+        f'#mapping_tool: "{TOOL}"',
         f'#mapping_date: "{mapped.now:%Y-%m-%d}"',
         f"#object_source: {json.dumps(mapped.source)}",
     ]
@@ -371,8 +401,12 @@ def _fhir(mapped: _Mapped) -> str:
                 "display": pair.name,
                 "equivalence": same.get(pair.answer.status, "relatedto"),
             }
-        if pair.comment:
-            target["comment"] = pair.comment
+        # R4 has no fields for who and when.
+        said = [f"by {pair.reviewer}"] if pair.reviewer else []
+        said += [f"on {pair.date}"] if pair.date else []
+        decided = " ".join(["decided", *said]) if said else ""
+        if comment := "; ".join(filter(None, (pair.comment, decided))):
+            target["comment"] = comment
         elements = groups.setdefault(vocabulary, {})
         element = elements.setdefault(
             pair.code, {"code": pair.code, "display": pair.term, "target": []}

@@ -7,7 +7,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -197,6 +197,21 @@ def writer_out(abbreviations: Mapping[str, str]) -> Callable[[str], str]:
     return lambda mention: words.sub(lambda found: written[found[0]], mention)
 
 
+def new_names(
+    names: Sequence[tuple[str, str]], dictionary: Dictionary, abbreviations: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """The (name, concept) that a dictionary does not have, as mentions are looked up in it."""
+    write_out = writer_out(abbreviations)
+    wanted = dict.fromkeys((write_out(visible(name)), concept) for name, concept in names)
+    concepts = {concept for _, concept in wanted}
+    own = [(term, concept) for _, term, concept in dictionary.pairs() if concept in concepts]
+    strings = same_letters([term for term, _ in own]).to_list()
+    held = set(zip(strings, (concept for _, concept in own), strict=True))
+    new = same_letters([name for name, _ in wanted]).to_list()
+    pairs = zip(wanted, new, strict=True)
+    return [pair for pair, string in pairs if string and (string, pair[1]) not in held]
+
+
 # -------------------------------------------------------------------------------------------------
 # The rule by which the nearest concept becomes the answer.
 
@@ -289,7 +304,53 @@ class Near(NamedTuple):
     number: int = 1  # so many of them are the answer
 
 
-class SameStringNormalizer(abc.ABC):
+class ExactNames:
+    """Finds the concepts of a dictionary that have a mention's string."""
+
+    def __init__(self, dictionary: Dictionary):
+        """
+        Args:
+          dictionary: with its terms as the source writes them.
+        """
+        self.dictionary = dictionary
+        self.tags = semantic_tags(dictionary.terms)
+        self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
+
+    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
+        if not self.tags:
+            return terms
+        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
+
+    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
+        """For each mention the concepts with its string, best first.
+
+        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag, -1
+        an acronym in other case, which alone is no match. What names nothing in other letters, such
+        as "NA" beside "Na" for sodium, is no match either.
+        """
+        found = []
+        same = self.same_strings.rows(self._without_tags(mentions))
+        for mention, rows in zip(mentions, same, strict=True):
+            by_concept: dict[str, tuple[int, bool, str]] = {}
+            for row in rows:
+                term = self.dictionary.terms[row]
+                for concept in split_concepts(self.dictionary.concepts[row]):
+                    is_preferred = self.dictionary.about(concept).preferred == term
+                    held = (_likeness_of_same(mention, term), is_preferred, term)
+                    by_concept[concept] = max(by_concept.get(concept, held), held)
+            # A stable order: where nothing tells concepts apart, the dictionary's.
+            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
+            best = ranked[0][1][0] if ranked else -1
+            is_short = len(mention.strip()) <= _SHORT and bool(why_unanswerable(mention))
+            if best < 0 or is_short and best < 2:
+                ranked = []
+            found.append(
+                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
+            )
+        return found
+
+
+class SameStringNormalizer(ExactNames, abc.ABC):
     """Answers mentions that are strings of the dictionary; a subclass answers all others."""
 
     def __init__(self, dictionary: Dictionary, abbreviations: Mapping[str, str] | None = None):
@@ -298,10 +359,8 @@ class SameStringNormalizer(abc.ABC):
           dictionary: with its terms as the source writes them.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
-        self.dictionary = dictionary
+        super().__init__(dictionary)
         self.write_out = writer_out(abbreviations or {})
-        self.tags = semantic_tags(dictionary.terms)
-        self.same_strings = _SameStrings(self._without_tags(dictionary.terms))
 
     @functools.cached_property
     def _typing_errors(self) -> TypingErrors:
@@ -389,39 +448,6 @@ class SameStringNormalizer(abc.ABC):
             found.append(list(of_concept.values()))
         return found
 
-    def _without_tags(self, terms: Sequence[str]) -> Sequence[str]:
-        if not self.tags:
-            return terms
-        return without_tags(pl.Series(list(terms), dtype=pl.String), self.tags).to_list()
-
-    def exact(self, mentions: Sequence[str]) -> list[list[tuple[int, Candidate]]]:
-        """For each mention the concepts with its string, best first.
-
-        Before each how it is written: 2 as the mention is, 1 in other case, 0 with another tag, -1
-        an acronym in other case, which alone is no match. What names nothing in other letters, such
-        as "NA" beside "Na" for sodium, is no match either.
-        """
-        found = []
-        same = self.same_strings.rows(self._without_tags(mentions))
-        for mention, rows in zip(mentions, same, strict=True):
-            by_concept: dict[str, tuple[int, bool, str]] = {}
-            for row in rows:
-                term = self.dictionary.terms[row]
-                for concept in split_concepts(self.dictionary.concepts[row]):
-                    is_preferred = self.dictionary.about(concept).preferred == term
-                    held = (_likeness_of_same(mention, term), is_preferred, term)
-                    by_concept[concept] = max(by_concept.get(concept, held), held)
-            # A stable order: where nothing tells concepts apart, the dictionary's.
-            ranked = sorted(by_concept.items(), key=lambda one: one[1][:2], reverse=True)
-            best = ranked[0][1][0] if ranked else -1
-            is_short = len(mention.strip()) <= _SHORT and bool(why_unanswerable(mention))
-            if best < 0 or is_short and best < 2:
-                ranked = []
-            found.append(
-                [(alike, Candidate(concept, term, 1.0)) for concept, (alike, _, term) in ranked]
-            )
-        return found
-
 
 class Normalizer(SameStringNormalizer):
     """Maps mentions to the concepts of one dictionary.
@@ -442,6 +468,7 @@ class Normalizer(SameStringNormalizer):
         *,
         rule: Rule | None = None,
         abbreviations: Mapping[str, str] | None = None,
+        learnt: Collection[tuple[str, str]] = (),
     ):
         """
         Args:
@@ -449,6 +476,7 @@ class Normalizer(SameStringNormalizer):
           candidates: of the same rows.
           rule: which of the nearest concepts are answers; None: all.
           abbreviations: what they stand for; mentions are looked up with these written out.
+          learnt: the (name, concept) of the dictionary that people's decisions gave it.
         """
         encoded = candidates.encoded
         if dictionary.concepts != encoded.concepts:
@@ -458,6 +486,19 @@ class Normalizer(SameStringNormalizer):
             )
         super().__init__(dictionary, abbreviations)
         self.candidates, self.rule = candidates, rule or Rule()
+        self.learnt = frozenset(learnt)
+
+    def answers(self, mentions: Sequence[str], k: int = 1) -> list[Answer]:
+        return [self._with_source(one) for one in super().answers(mentions, k)]
+
+    def _with_source(self, answer: Answer) -> Answer:
+        """An answer that says so if its term was learnt."""
+        best = answer.candidates[0] if answer.concept is not None else None
+        if best is None or (best.term, best.concept) not in self.learnt:
+            return answer
+        is_name = answer.status in (Status.EXACT, Status.MISSPELT)
+        reason = "; ".join(filter(None, ("learnt", answer.reason)))
+        return replace(answer, status=Status.LEARNT if is_name else answer.status, reason=reason)
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         return [Near(found) for found in self.candidates.ranked(strings, max(k, 2))]

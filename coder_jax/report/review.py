@@ -26,33 +26,42 @@ def _review_contents(
     answers: Sequence[Answer],
     dictionary: Dictionary,
     columns: Mapping[str, Sequence[str]],
-    decisions: Mapping[str, Decision],
+    decisions: Sequence[Decision | None],
+    codes: Sequence[str] | None = None,
+    frequencies: Sequence[int] | None = None,
     most_terms: int = _MOST_TERMS,
 ) -> dict[str, Any]:
     """The data of the page, in the form that its script reads: lists, and indices into them.
 
-    A mention that occurs several times is one row, with the columns of the first; one of blanks
-    alone is none. Concepts that are candidates or decided on come first, with all their terms. Of
-    the others there are the preferred names and then other terms, both in the dictionary's order,
-    while there are at most `most_terms` in all.
+    A mention that occurs several times with one code is one row, with the columns of the first; one
+    of blanks alone is none. Concepts that are candidates or decided on come first, with all their
+    terms. Of the others there are the preferred names and then other terms, both in the
+    dictionary's order, while there are at most `most_terms` in all.
 
     Args:
       answers: what mapping answers.
       dictionary: has their concepts.
       columns: name -> value for each of the answers.
-      decisions: by mention; what the page begins with.
+      decisions: on each of the answers; what the page begins with.
+      codes: of each of the answers; None: the list has none.
+      frequencies: how often each is used, likewise; those of a mention's rows are added.
       most_terms: names and other terms to search.
     """
-    first: dict[str, int] = {}
-    times: dict[str, int] = {}
+    first: dict[tuple[str, str], int] = {}
+    times: dict[tuple[str, str], int] = {}
+    used: dict[tuple[str, str], int] = {}
     for number, answer in enumerate(answers):
         if answer.mention.strip():
-            first.setdefault(answer.mention, number)
-            times[answer.mention] = times.get(answer.mention, 0) + 1
+            key = codes[number] if codes is not None else "", answer.mention
+            first.setdefault(key, number)
+            times[key] = times.get(key, 0) + 1
+            if frequencies is not None:
+                used[key] = used.get(key, 0) + frequencies[number]
     shown = [answers[number] for number in first.values()]
     candidates = dict.fromkeys(one.concept for answer in shown for one in answer.candidates)
-    kept = {mention: decisions[mention] for mention in first if mention in decisions}
-    candidates |= dict.fromkeys(one.concept for one in kept.values() if one.concept is not None)
+    kept = [(row, decisions[number]) for row, number in enumerate(first.values())]
+    made = [(row, decision) for row, decision in kept if decision is not None]
+    candidates |= dict.fromkeys(concept for _, one in made for concept in one.concepts)
     terms, has_all = _terms_to_search(dictionary, list(candidates), most_terms)
     place = {concept: number for number, concept in enumerate(terms)}
     statuses = [status.value for status in Status]
@@ -67,14 +76,16 @@ def _review_contents(
                 answer.reason,
                 [_candidate(one, place) for one in answer.candidates],
                 [values[number] for values in columns.values()],
-                times[answer.mention],
+                times[key],
+                key[0],
+                None if answer.confidence is None else round(answer.confidence, 4),
+                used.get(key),
             ]
-            for number, answer in zip(first.values(), shown, strict=True)
+            for (key, number), answer in zip(first.items(), shown, strict=True)
         ],
+        "hasCodes": codes is not None,
         "decided": [
-            [row, kept[mention].concept, kept[mention].note]
-            for row, mention in enumerate(first)
-            if mention in kept
+            [row, list(one.concepts), one.note, one.reviewer, one.date] for row, one in made
         ],
         "blank": len(answers) - sum(times.values()),
         "concepts": _concepts(dictionary, terms),
@@ -159,9 +170,11 @@ def write_review(
     title: str,
     encoder_line: str,
     columns: Mapping[str, Sequence[str]] | None = None,
-    decisions: Mapping[str, Decision] | None = None,
+    codes: Sequence[str] | None = None,
+    frequencies: Sequence[int] | None = None,
+    decisions: Sequence[Decision | None] | None = None,
     most_terms: int = _MOST_TERMS,
-) -> int:
+) -> tuple[int, int]:
     """Writes the review page of a coded list, atomically.
 
     What is decided stays in the browser under a hash of all that the page holds: the same list
@@ -174,16 +187,21 @@ def write_review(
       title: such as the name of the list.
       encoder_line: what they were found with, for the foot of the page.
       columns: of the list, to show beside a mention: name -> value for each of the answers.
-      decisions: what is decided already; the page begins with it.
+      codes: of the list, for each of the answers; None: it has none, and a mention is decided once.
+      frequencies: how often each is used; the page begins with the most frequent.
+      decisions: what is decided already, for each of the answers; the page begins with it.
       most_terms: of the dictionary, to search in; those of candidates count and are there.
 
     Returns:
-      bytes of the page.
+      bytes of the page, and mentions on it.
 
     Raises:
       BadInput: if it cannot be written.
     """
-    contents = _review_contents(answers, dictionary, columns or {}, decisions or {}, most_terms)
+    made = [None] * len(answers) if decisions is None else decisions
+    contents = _review_contents(
+        answers, dictionary, columns or {}, made, codes, frequencies, most_terms
+    )
     text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     data = text.encode()
     page = fill(
@@ -197,4 +215,4 @@ def write_review(
         key=hashlib.sha256(data).hexdigest()[:16],
         contents=base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode(),
     )
-    return write_html(page, out, "--review")
+    return write_html(page, out, "--review"), len(contents["rows"])

@@ -778,6 +778,19 @@ class Dictionary:
         unknown = dict.fromkeys(set(concepts) - self.concept_set, AboutConcept(""))
         return replace(self, about_concepts={**unknown, **self.about_concepts})
 
+    def with_names(self, names: Sequence[tuple[str, str]]) -> Dictionary:
+        """The same dictionary, with further (name, concept) behind its own; not in its file.
+
+        Nothing is said of the languages and vocabularies then.
+        """
+        return replace(
+            self,
+            terms=[*self.terms, *(name for name, _ in names)],
+            concepts=[*self.concepts, *(concept for _, concept in names)],
+            languages=None,
+            vocabularies=None,
+        )
+
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """(row, term, concept); a row with joined concepts gives one for each."""
         for row, (term, joined) in enumerate(zip(self.terms, self.concepts, strict=True)):

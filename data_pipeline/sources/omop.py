@@ -7,6 +7,7 @@ the columns mean is in the OMOP Common Data Model 5.4, section Vocabulary Tables
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -44,6 +45,7 @@ _LANGUAGES = {
 }
 _ENGLISH = "4180186"  # where the download has no concepts of languages
 _REPLACED, _MAPS_TO = "Concept replaced by", "Maps to"
+NOT_STANDARD = "not standard"  # a relation of `read_not_standard`
 
 
 def is_concepts(path: Path) -> bool:
@@ -123,6 +125,52 @@ def read_omop(
         types=types.filter(pl.col("type") != "").unique().sort("cui", "type"),
         retired=no_retired() if links is None else _retired(concepts, links),
         warnings=tuple(warnings),
+    )
+
+
+def read_not_standard(root: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
+    """Which concepts are not standard, and what they map to, in the format of `Source.retired`.
+
+    A concept that is not standard has a row for each that it maps to, or one without. The relation
+    of a valid one is "not standard"; the others are no more, and map to something. `root` and
+    `scratch` are those of `read_omop`, which has read the files without complaint.
+    """
+    if root.is_file() and root.suffix.lower() != ".zip":
+        found = {"concept.csv": root}
+    else:
+        found = {}
+    for path, file in unpack_matching(root, FILE, scratch):
+        found.setdefault(file["file"].lower(), path)
+    table = scan_tabbed(found["concept.csv"], _COLUMNS["concept"], _header)
+    others = table.filter(
+        pl.col("concept_id").is_in(concepts) & (pl.col("standard_concept") != "S")
+    ).select(retired="concept_id", invalid=pl.col("invalid_reason") != "")
+    links = pl.LazyFrame(schema={"retired": pl.String, "cui": pl.String})
+    if "concept_relationship.csv" in found:
+        columns = _COLUMNS["concept_relationship"]
+        links = (
+            scan_tabbed(found["concept_relationship.csv"], columns, _header)
+            .filter(
+                pl.col("concept_id_1").is_in(concepts),
+                pl.col("relationship_id") == _MAPS_TO,
+                pl.col("invalid_reason") == "",
+                pl.col("concept_id_1") != pl.col("concept_id_2"),
+            )
+            .select(retired="concept_id_1", cui="concept_id_2")
+        )
+    maps_to = pl.lit(_MAPS_TO.lower())
+    return (
+        others.join(links, on="retired", how="left")
+        .filter(~pl.col("invalid") | pl.col("cui").is_not_null())
+        .select(
+            "retired",
+            relation=pl.when("invalid").then(maps_to).otherwise(pl.lit(NOT_STANDARD)),
+            cui=pl.col("cui").fill_null(""),
+            merged=pl.lit(False),
+        )
+        .unique()
+        .sort("retired", "relation", "cui")
+        .collect()
     )
 
 

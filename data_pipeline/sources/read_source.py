@@ -5,17 +5,24 @@ files.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+
+import polars as pl
 
 from data_pipeline.files.tables import ZIP_ERRORS
 from data_pipeline.process import BadInput
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
-from data_pipeline.sources.release_files import is_rrf_terms, release_paths
-from data_pipeline.sources.rrf import read_rrf
-from data_pipeline.sources.source import Source, checked
+from data_pipeline.sources.release_files import (
+    is_rrf_terms,
+    release_paths,
+    unpack_beside,
+    unpack_release,
+)
+from data_pipeline.sources.rrf import read_retired, read_rrf
+from data_pipeline.sources.source import Source, checked, no_retired
 from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
@@ -129,6 +136,30 @@ def read_source(
     """
     scopes = tuple(scope.upper() for scope in synonym_scopes)
     return checked(_read(path, scratch, scopes, release, standard), path)
+
+
+def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
+    """What a source says of concepts that are no more, in the format of `Source.retired`.
+
+    Of a UMLS release only MRCUI is read; of OMOP's vocabularies also what is not standard, and what
+    it maps to.
+
+    Args:
+      path, scratch: as in `read_source`.
+      concepts: that are asked about.
+    """
+    kind, table = _kind_of(path), no_retired()
+    if kind == _Kind.RRF:
+        found = unpack_beside(path, "MRCUI", scratch) if path.is_file() else None
+        if path.is_dir() or path.suffix.lower() in (".zip", ".nlm"):
+            found = unpack_release(path, scratch).files.get("MRCUI")
+        table = table if found is None else read_retired(found)
+    else:
+        table = read_source(path, scratch).retired
+    table = table.filter(pl.col("retired").is_in(concepts))
+    if kind == _Kind.OMOP:
+        table = pl.concat([table, omop.read_not_standard(path, scratch / "again", concepts)])
+    return table
 
 
 def _read(

@@ -14,6 +14,7 @@ refused. A CUI with several SY successors was split: none of them stands for all
 as it is.
 """
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from data_pipeline.files.buckets import local_file
 from data_pipeline.files.tables import CONCEPT_SEPARATOR, content_hash, tab_separated
 from data_pipeline.process import BadInput
+from data_pipeline.sources.read_source import is_release, read_successions
 from data_pipeline.sources.rrf import read_retired
+from data_pipeline.sources.source import no_retired
 
 _IN_DATASET = "retired_cuis.tsv"
 _BUILT = ["retired", "relation", "cui", "merged"]  # the header of a dataset's retired_cuis.tsv
@@ -77,6 +81,25 @@ def read_retired_cuis(path: str | Path) -> RetiredCuis:
     return RetiredCuis(successors(table, str(path)), str(path))
 
 
+def successions_of(dictionary: str | Path, concepts: Sequence[str]) -> pl.DataFrame:
+    """What a dictionary says of concepts that are no more, or not standard.
+
+    Args:
+      dictionary: as `read_dictionary` takes it. A table says nothing.
+      concepts: that are asked about.
+
+    Returns:
+      a table in the format of `Source.retired`.
+    """
+    path = local_file(dictionary)
+    if is_release(path):
+        with tempfile.TemporaryDirectory() as scratch:
+            return read_successions(path, Path(scratch), concepts)
+    file = path / _IN_DATASET
+    table = _read_tsv(file) if file.is_file() else no_retired()
+    return table.filter(pl.col("retired").is_in(concepts))
+
+
 def successors(retired: pl.DataFrame, where: str) -> dict[str, str]:
     """Retired CUI -> the current CUI that stands for it.
 
@@ -120,13 +143,15 @@ def _read_tsv(path: Path) -> pl.DataFrame:
                 f"{path}:{number}: found {len(fields)} columns ({' '.join(fields)!r}); expected "
                 f"{len(expected)}: {'<TAB>'.join(expected)}"
             )
-        old, new = (fields[0], fields[2]) if expected is _BUILT else fields
-        merged = expected is not _BUILT or fields[3] == "true"
+        old, relation, new, merged = (
+            (*fields[:3], fields[3] == "true")
+            if expected is _BUILT
+            else (fields[0], "SY", fields[1], True)
+        )
         if merged and not (old and new):
             raise BadInput(f"{path}:{number}: found an empty column; expected two CUIs")
-        merges.append((old, new, merged))
-    schema = {"retired": pl.String, "cui": pl.String, "merged": pl.Boolean}
-    return pl.DataFrame(merges, schema=schema, orient="row")
+        merges.append((old, relation, new, merged))
+    return pl.DataFrame(merges, schema=no_retired().schema, orient="row")
 
 
 def _last_successor(old: str, successor: Mapping[str, str], where: str) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// What is decided: of each mention open, accepted with a concept, or rejected; and a note.
+// What is decided: of each mention open, accepted with its concepts, or rejected; a note, who and when.
 // Text reaches the page through textContent alone, so that no mention is ever read as HTML.
 const byId = (id) => document.getElementById(id);
 const make = (name, text = "", attributes = {}, ...children) => {
@@ -15,21 +15,26 @@ const OPEN = "open";
 const ACCEPTED = "accepted";
 const REJECTED = "rejected";
 
+const NOTHING = { verdict: OPEN, concepts: [], note: "", reviewer: "", date: "" };
+const isSame = (one, other) => one.verdict === other.verdict && one.concepts.join("|") === other.concepts.join("|");
+
 class Decisions {
-  // `decided` is what the page begins with, as (row, concept or null, note), unless the browser has more.
+  // `decided` is what the page begins with, as (row, concepts, note, reviewer, date), unless the browser has more.
   constructor(decided, key) {
-    this.of = new Map();  // row -> { verdict, concept, note }; rows that are open without a note are not there
+    this.of = new Map();  // row -> { verdict, concepts, note, reviewer, date }; rows that are open without a note are not there
     this.steps = [];  // to undo: of each its rows as they were before
     this.place = `coder_jax review ${key}`;
     this.unsaved = new Set();  // rows that were changed since they were saved as CSV
     this.why = "";  // why the browser does not keep them
-    for (const [row, concept, note] of decided) this.of.set(row, { verdict: concept === null ? REJECTED : ACCEPTED, concept, note });
+    for (const [row, concepts, note, reviewer, date] of decided) {
+      this.of.set(row, { verdict: concepts.length ? ACCEPTED : REJECTED, concepts, note, reviewer, date });
+    }
     this.reread();
     this.keep();
   }
 
   get(row) {
-    return this.of.get(row) ?? { verdict: OPEN, concept: null, note: "" };
+    return this.of.get(row) ?? NOTHING;
   }
 
   count(verdict) {
@@ -38,7 +43,7 @@ class Decisions {
     return count;
   }
 
-  // One step that can be undone: (row, { verdict, concept, note }) of each.
+  // One step that can be undone: (row, { verdict, concepts, note, reviewer, date }) of each.
   change(changes) {
     this.steps.push(changes.map(([row]) => [row, this.get(row)]));
     this.put(changes);
@@ -69,9 +74,8 @@ class Decisions {
   }
 
   keep() {
-    const all = [...this.of].map(([row, { verdict, concept, note }]) => [row, verdict, concept, note]);
     try {
-      localStorage.setItem(this.place, JSON.stringify({ all, unsaved: [...this.unsaved] }));
+      localStorage.setItem(this.place, JSON.stringify({ all: [...this.of], unsaved: [...this.unsaved] }));
       this.why = "";
     } catch (error) {
       this.why = error.name === "QuotaExceededError" ? "its storage is full" : "it allows this page no storage";
@@ -83,7 +87,7 @@ class Decisions {
     try {
       const kept = JSON.parse(localStorage.getItem(this.place));
       if (!kept) return;
-      this.of = new Map(kept.all.map(([row, verdict, concept, note]) => [row, { verdict, concept, note }]));
+      this.of = new Map(kept.all);
       this.unsaved = new Set(kept.unsaved);
     } catch { /* keep() says why */ }
   }

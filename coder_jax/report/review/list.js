@@ -2,8 +2,12 @@
 const ROW = 3.5;  // height of a row in rem, as in review.css
 const BEYOND = 6;  // rows above and below the view that are there, too
 
+// How sure an answer is: of a string of the dictionary quite sure, of others where it was measured.
+const sureness = ({ status, confidence }) => (status === "exact" ? 1 : confidence);
+
 class MentionList {
-  // `look` gives of a row { verdict, answer, note }; `choose` is called with the row that was clicked.
+  // `look` gives of a row { verdict, answer, note, isSelected }; `choose` is called with the row that was clicked, and
+  // with "one" or "range" where it is to be selected.
   constructor(rows, look, choose) {
     this.rows = rows;
     this.look = look;
@@ -17,24 +21,34 @@ class MentionList {
     new ResizeObserver(() => this.show(this.current)).observe(this.box);
     this.inner.addEventListener("click", (event) => {
       const option = event.target.closest("[data-row]");
-      if (option) choose(Number(option.dataset.row));
+      const how = event.shiftKey ? "range" : event.ctrlKey || event.metaKey || event.target.closest(".mark") ? "one" : "";
+      if (option) choose(Number(option.dataset.row), how);
     });
   }
 
-  filter({ text, verdicts, statuses, least, most, order }) {
+  filter({ text, verdicts, statuses, least, most, leastSure, mostSure, order }) {
     const wanted = fold(text.trim());
+    const isWithin = (value, from, to) => (from === null && to === null) || (value !== null && value >= (from ?? -1) && value <= (to ?? 1));
     const passes = (row, at) => (!wanted || this.folded[at].includes(wanted))
       && (!verdicts.size || verdicts.has(this.look(at).verdict))
       && (!statuses.size || statuses.has(row.status))
-      && ((least === null && most === null)
-        || (row.similarity !== null && row.similarity >= (least ?? -1) && row.similarity <= (most ?? 1)));
+      && isWithin(row.similarity, least, most) && isWithin(sureness(row), leastSure, mostSure);
     this.order = [];
     this.rows.forEach((row, at) => { if (passes(row, at)) this.order.push(at); });
-    const similarity = (at) => this.rows[at].similarity ?? -2;
-    if (order === "least") this.order.sort((a, b) => similarity(a) - similarity(b) || a - b);
-    if (order === "most") this.order.sort((a, b) => similarity(b) - similarity(a) || a - b);
+    const [by, sign] = {
+      least: [(row) => row.similarity, 1], most: [(row) => row.similarity, -1], frequent: [(row) => row.frequency, -1],
+      unsure: [sureness, 1], sure: [sureness, -1], list: [() => 0, 1],
+    }[order];
+    const key = this.rows.map((row) => by(row) ?? -2);
+    this.order.sort((a, b) => sign * (key[a] - key[b]) || a - b);
     this.place = new Map(this.order.map((row, at) => [row, at]));
     this.draw();
+  }
+
+  // The rows from one to another, as they are shown.
+  between(one, other) {
+    const [first, last] = [one, other].map((row) => this.place.get(row) ?? this.place.get(other)).sort((a, b) => a - b);
+    return this.order.slice(first, last + 1);
   }
 
   // The row that many places on; the first or last one at the ends.
@@ -78,19 +92,22 @@ class MentionList {
   }
 
   option(row, at, height) {
-    const { mention, similarity, status } = this.rows[row];
-    const { verdict, answer, note } = this.look(row);
+    const { mention, code, similarity, status, confidence, frequency } = this.rows[row];
+    const { verdict, answer, note, isSelected } = this.look(row);
     const option = make("div", "", {
-      role: "option", id: `row-${row}`, "data-row": row, class: verdict, "aria-selected": String(row === this.current),
+      role: "option", id: `row-${row}`, "data-row": row, class: isSelected ? `${verdict} selected` : verdict,
+      "aria-selected": String(row === this.current), "aria-checked": String(isSelected),
       "aria-setsize": this.order.length, "aria-posinset": at + 1,
     });
     option.style.top = `${at * height}px`;
     option.append(
       make("span", { open: "○", accepted: "✓", rejected: "✕" }[verdict], { class: "mark", role: "img", "aria-label": verdict }),
-      make("span", mention, { class: "mention" }),
-      make("span", similarity === null ? "" : similarity.toFixed(2), { class: "similarity" }),
+      make("span", mention, { class: "mention" }, ...(code ? [make("span", ` ${code}`, { class: "code" })] : [])),
+      make("span", "", { class: "measures" },
+        ...(frequency === null ? [] : [make("span", `${number(frequency)}×`, { class: "frequency" })]),
+        make("span", similarity === null ? "" : similarity.toFixed(2), { class: "similarity" })),
       make("span", answer, { class: "answer" }),
-      statusMark(status),
+      statusMark(status, confidence),
     );
     if (note) option.append(make("span", "✎", { class: "has-note", role: "img", "aria-label": "has a note" }));
     return option;

@@ -1,8 +1,12 @@
 """The command `normalize`: TSV out, mentions from file or stdin, messages, pipes, stops."""
 
+import base64
 import contextlib
 import csv
+import gzip
 import io
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +21,7 @@ from coder_jax import TermEncoder
 from coder_jax.__main__ import main
 from coder_jax.commands import encode, normalize
 from coder_jax.encoding.encoder import EncodedDictionary
-from coder_jax.mapping.coded_list import CODED_COLUMNS
+from coder_jax.mapping.coded_list import CODED_COLUMNS, read_decisions
 from coder_jax.mapping.confidence import ALL, Cutoffs, CutoffTable, MeasuredRule
 from data_pipeline.flags import parsed
 from data_pipeline.process import TRY_AGAIN, BadInput, Stopped
@@ -462,7 +466,8 @@ def test_the_mapping_for_other_programs(run_of_normalize_tables, files, capsys):
         (("--map-file", "fhir=list.csv"), "--map-file.*list.csv"),
         (("--map-file", "fhir=coded.csv"), "coded.csv, which --out writes, too"),
         (("--map-file", "fhir=a", "--map-file", "sssom=a"), "a, which --map-file writes, too"),
-        (("--code-column", "id"), "--code-column: found no --map-file"),
+        (("--code-column", "id"), "--code-column: found no --review, --decided or --map-file"),
+        (("--map-file", "fhir=a", "--code-column", "local term"), "found the column of the terms"),
         (("--map-file", "fhir=a.json", "--code-column", "code"), "no column has that name"),
     ],
 )
@@ -490,6 +495,87 @@ def test_a_review_and_what_was_decided(run_of_normalize_tables, files, capsys):
     (files / "decisions.csv").write_text("mention,concept,decision\nn/a,X,accepted\n")
     with pytest.raises(BadInput, match="found X for 'n/a'"):
         run_of_normalize_tables("--column", "local term", "--decided", "decisions.csv")
+
+
+def test_the_same_text_is_decided_for_each_code(run_of_normalize_tables, files, capsys):
+    (files / "list.csv").write_text("id;local term\nL1;AP\nD2;AP\nD3;AP\n03;Headache\n")
+    (files / "decisions.csv").write_text(
+        "mention,code,concept,decision,note,reviewer,date\nAP,L1,MI,accepted,,Anna,2026-03-01\n"
+        "AP,D2,HA|DM1,accepted,,Anna,2026-03-01\nHeadache,3,MI,accepted,,,\n"
+    )
+    common = ("--column", "local term", "--decided", "decisions.csv", "--code-column", "id")
+    rows = run_of_normalize_tables(*common, "--map-file", "sssom=map.tsv", "--review", "r.html")
+    found = [(row["id"], row["concept"], row["status"]) for row in rows]
+    assert found[:3] == [("L1", "MI", "decided"), ("D2", "HA", "decided"), ("D2", "DM1", "decided")]
+    assert found[3][2] != "decided" and found[4] == ("03", "HA", "exact")
+    said = capsys.readouterr().err
+    assert "1 of 3 decisions are on codes and mentions that the list does not have" in said
+    assert "'Headache' of the code 3" in said and "4 mentions)" in said
+    again = run_of_normalize_tables(*common[:3], "map.tsv", *common[4:], "--review", "again.html")
+    assert again == rows, "an SSSOM file says the same"
+    with pytest.raises(BadInput, match="MI accepted for 'AP' of the code L1.*give --code-column"):
+        run_of_normalize_tables(*common[:4])
+
+
+def test_what_was_decided_is_learnt(run_of_normalize_tables, files, capsys):
+    mentions = ["Kopfweh", "KOPFWEH ", "Kopfwehh", "Kopfweh stark", "n/a", "Headache", "zucker"]
+    lines = [f"{number};{mention}\n" for number, mention in enumerate(mentions)]
+    (files / "list.csv").write_text("id;local term\n" + "".join(lines))
+    (files / "decisions.csv").write_text(
+        "mention,code,concept,decision\nKopfweh,,HA,accepted\nheadache,,HA,accepted\n"
+        "zucker,1,DM1,accepted\nzucker,2,DM2,accepted\nfever,,,rejected\nboth,,HA|MI,accepted\n"
+    )
+    before = (files / "terms.csv").read_bytes()
+    common = ("--column", "local term", "--decided", "d.csv")
+    (files / "d.csv").write_text("mention,concept,decision\nKopfweh,HA,accepted\n")
+    plain = run_of_normalize_tables(*common)
+    assert [row["status"] for row in plain[:2]] == ["decided", "near"]
+    rows = run_of_normalize_tables(*common, "--learn")
+    found = [(row["concept"], row["status"], row["reason"]) for row in rows]
+    assert found[:3] == [("HA", "decided", ""), *[("HA", "learnt", "learnt")] * 2]
+    assert (found[3][0], found[3][1]) == ("HA", "near") and found[3][2].startswith("learnt")
+    assert found[4][1] == "no answer" and found[5] == ("HA", "exact", "")
+    assert rows[1]["matched_term"] == "Kopfweh" and rows[1]["preferred_name"] == "Headache"
+    assert "learnt 1 names of d.csv that the dictionary does not have" in capsys.readouterr().err
+    assert (files / "terms.csv").read_bytes() == before
+    names = read_decisions(files / "decisions.csv").names()
+    assert names == [("Kopfweh", "HA"), ("headache", "HA")], "one concept, and always that"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--learn: found no --decided; expected the decisions to learn from"),
+        (("--decided", "d.csv", "--by", "classes"), "--learn is for terms of a dictionary"),
+    ],
+)
+def test_nothing_to_learn_from(run_of_normalize_tables, arguments, message):
+    with pytest.raises(BadInput, match=message):
+        run_of_normalize_tables("--column", "local term", "--learn", *arguments)
+
+
+def test_the_most_frequent_terms_come_first(run_of_normalize_tables, files, capsys):
+    (files / "list.csv").write_text("Anzahl;local term\n5;Headache\n1.250;fever\nx;cough\n")
+    common = ("--column", "local term", "--review", "r.html", "--map-file", "sssom=map.tsv")
+    run_of_normalize_tables(*common)
+    assert "the column 'Anzahl' says how often a term is used" in capsys.readouterr().err
+    packed = re.search(r'id="contents">([^<]+)<', (files / "r.html").read_text())[1]
+    contents = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert [(row[0], row[-1]) for row in contents["rows"]] == [
+        *(("Headache", 5), ("fever", 1250), ("cough", 1)),
+    ]
+    assert contents["columns"] == []
+    with pytest.raises(BadInput, match="--frequency-column local term: found the column of the t"):
+        run_of_normalize_tables(*common, "--frequency-column", "local term")
+    with pytest.raises(BadInput, match="--frequency-column: found no --review or --map-file"):
+        run_of_normalize_tables(*common[:2], "--frequency-column", "Anzahl")
+
+
+def test_a_text_without_columns_says_unused_decisions_too(files, minilm_path, capsys):
+    (files / "list.txt").write_text("Headache\n")
+    (files / "decisions.csv").write_text("mention,concept,decision\nMI,MI,accepted\n")
+    run(minilm_path, files / "terms.csv", "--decided", files / "decisions.csv", files / "list.txt")
+    assert "1 of 1 decisions are on mentions that the list does not have" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,18 @@ import math
 import pytest
 
 from coder_jax.mapping.coded_list import (
+    CODED_COLUMNS,
     REJECTED_IN_REVIEW,
     Answer,
     Candidate,
     Decision,
+    Decisions,
     Status,
     check_decisions,
+    coded_rows,
     decided,
+    find_frequencies,
+    frequency_of,
     read_decisions,
 )
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
@@ -29,22 +34,22 @@ DICTIONARY = Dictionary(
 def test_what_a_review_page_saves(write):
     rows = 'heart atack,C1,accepted,\nn/a,,rejected,"not a\nterm, is it"\ncold?,,open,ask\n'
     path = write("d.csv", f"\ufeff{HEADER}{rows}".replace("\n", "\r\n"))
-    assert read_decisions(path) == {
-        "heart atack": Decision("C1"),
-        "n/a": Decision(None, "not a\r\nterm, is it"),
+    assert read_decisions(path).of == {
+        ("", "heart atack"): Decision(("C1",)),
+        ("", "n/a"): Decision((), "not a\r\nterm, is it"),
     }
 
 
 def test_as_a_spreadsheet_may_save_it(write):
     """Semicolons, other columns, another order, empty lines, capitals; and no notes."""
     text = "Decision;preferred_name;Mention;concept\n\nACCEPTED;Cold, common; cold ;C2\n;;;\n"
-    assert read_decisions(write("d.csv", text)) == {" cold ": Decision("C2")}
+    assert read_decisions(write("d.csv", text)).of == {("", " cold "): Decision(("C2",))}
     tabs = "mention\tconcept\tdecision\ncold\tC2\taccepted\n"
-    assert read_decisions(write("d.tsv", tabs)) == {"cold": Decision("C2")}
+    assert read_decisions(write("d.tsv", tabs)).of == {("", "cold"): Decision(("C2",))}
 
 
 def test_a_file_in_which_nothing_is_decided(write):
-    assert read_decisions(write("d.csv", HEADER)) == {}
+    assert read_decisions(write("d.csv", HEADER)).of == {}
 
 
 @pytest.mark.parametrize(
@@ -53,12 +58,14 @@ def test_a_file_in_which_nothing_is_decided(write):
 )
 def test_what_is_guarded_from_spreadsheets_is_as_it_was(write, field, text):
     rows = f"{field},C1,accepted,{field}\n"
-    assert read_decisions(write("d.csv", HEADER + rows)) == {text: Decision("C1", text)}
+    decisions = read_decisions(write("d.csv", HEADER + rows))
+    assert decisions.of == {("", text): Decision(("C1",), text)}
 
 
 def test_the_same_decision_twice_is_one(write):
     rows = "a,C1,accepted,\na,C1,accepted,seen\na,C1,accepted,again\n"
-    assert read_decisions(write("d.csv", HEADER + rows)) == {"a": Decision("C1", "seen")}
+    decisions = read_decisions(write("d.csv", HEADER + rows))
+    assert decisions.of == {("", "a"): Decision(("C1",), "seen")}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,8 @@ def test_the_same_decision_twice_is_one(write):
         ("a,C1,rejected,\n", r"d.csv:2: found the concept C1; expected none for rejected"),
         (" ,C1,accepted,\n", r"d.csv:2: found no mention"),
         ("a,C1,accepted,\na,C2,accepted,\n", r":3: found C2 accepted for 'a', and in line 2 C1"),
+        ("a,C1,accepted,\na,C1|C2,accepted,\n", r":3: found C1, C2 accepted .*with \| between"),
+        ("a,|,accepted,\n", r"d.csv:2: found no concept; expected one for accepted"),
         ("a,C1,accepted,\na,,rejected,\n", r"d.csv:3: found rejected for 'a', and in line 2 C1"),
         ('"a\nb",C1,accepted,\nc,,x,\n', r"d.csv:4: found the decision 'x'"),
         ('a,"C1,accepted,\n', r"d.csv:2: the row that begins here cannot be read"),
@@ -97,16 +106,15 @@ def test_files_that_are_none(write, tmp_path):
         )
 
 
-def test_concepts_that_the_dictionary_does_not_have(tmp_path):
-    decisions = {f"m{i}": Decision(f"X{i}") for i in range(7)} | {
-        "a": Decision("C1"),
-        "b": Decision(None),
-    }
+def test_concepts_that_the_dictionary_does_not_have():
+    known = {("", "a"): Decision(("C1",)), ("", "b"): Decision(())}
+    unknown = {("", f"m{i}"): Decision(("C1", f"X{i}")) for i in range(7)}
     with pytest.raises(BadInput) as error:
-        check_decisions(decisions, DICTIONARY, tmp_path / "d.csv")
+        check_decisions(Decisions(unknown | known, "d.csv"), DICTIONARY)
+    assert str(error.value).startswith("d.csv: found X0")
     assert "found X0 for 'm0', X1 for 'm1'," in str(error.value)
     assert "X4 for 'm4' and 2 more, which terms.tsv does not have" in str(error.value)
-    check_decisions({"a": Decision("C1"), "b": Decision(None)}, DICTIONARY, tmp_path / "d.csv")
+    check_decisions(Decisions(known, "d.csv"), DICTIONARY)
 
 
 def test_answers_with_decisions_kept():
@@ -117,11 +125,7 @@ def test_answers_with_decisions_kept():
         Answer("open", Status.NEAR, near),
         Answer("?", Status.NO_ANSWER, [], reason="a placeholder", context=("possible",)),
     ]
-    decisions = {
-        "heart atack": Decision("C1"),
-        "n/a": Decision(None),
-        "?": Decision("C1", "really"),
-    }
+    decisions = [Decision(("C1",)), Decision(()), None, Decision(("C1",), "really")]
     first, second, third, fourth = decided(answers, decisions, DICTIONARY)
     assert first == Answer("heart atack", Status.DECIDED, [near[1], near[0]])
     assert second == Answer("n/a", Status.NO_ANSWER, near, reason=REJECTED_IN_REVIEW)
@@ -131,3 +135,83 @@ def test_answers_with_decisions_kept():
     assert fourth.context == ("possible",)  # what the mention says stays
     (chosen,) = fourth.candidates
     assert chosen[:2] == ("C1", "Myocardial infarction") and math.isnan(chosen.similarity)
+
+
+def test_a_mention_of_two_concepts_has_a_row_for_each():
+    near = [Candidate("C2", "cold", 0.7), Candidate("C3", "flu", 0.6)]
+    answer = Answer("mi with a cold", Status.NEAR, near, 1)
+    dictionary = Dictionary(["mi", "cold", "flu"], ["C1", "C2", "C3"], "terms.tsv")
+    (both,) = decided([answer], [Decision(("C1", "C2"))], dictionary)
+    assert (both.status, both.count, both.concept) == (Status.DECIDED, 2, "C1")
+    for k, ranks in ((None, 2), (1, 2), (3, 3)):
+        rows = coded_rows(both, dictionary, k)
+        assert [row[0] for row in rows] == ["C1", "C2", "C3"][:ranks]
+        statuses = [row[list(CODED_COLUMNS).index("status")] for row in rows]
+        assert statuses == ["decided", "decided", "near"][:ranks]
+
+
+WHO = "mention,code,concept,decision,note,reviewer,date\n"
+AP = "AP,L1,C1,accepted,,Anna,2026-03-01\nAP,D2,C2,accepted,,Anna,01.03.2026\n"
+
+
+def test_who_decided_and_when(write, capsys):
+    rows = "mi,L9,C1|C2,accepted,,Ben,2026-03-02T10:00:00\ncold,,,rejected,,,3/4/26\n"
+    assert read_decisions(write("d.csv", WHO + AP + rows)).of == {
+        ("L1", "AP"): Decision(("C1",), "", "Anna", "2026-03-01"),
+        ("D2", "AP"): Decision(("C2",), "", "Anna", "2026-03-01"),
+        ("L9", "mi"): Decision(("C1", "C2"), "", "Ben", "2026-03-02"),
+        ("", "cold"): Decision(()),
+    }
+    said = capsys.readouterr().err
+    assert "dates left out: 1, such as '3/4/26'; expected 2026-03-01" in said
+
+
+def test_the_same_text_of_two_codes_is_two_decisions(write):
+    decisions = read_decisions(write("d.csv", f"{WHO}{AP}mi,,C1,accepted,,,\n"))
+    assert [decisions.on("AP", code) for code in ("L1", "D2", "X", "")] == [
+        Decision(("C1",), "", "Anna", "2026-03-01"),
+        Decision(("C2",), "", "Anna", "2026-03-01"),
+        None,
+        None,
+    ]
+    assert decisions.on("mi", "") == decisions.on("mi", None) == Decision(("C1",))
+    assert decisions.on("mi", "L1") is None, "of another code nothing was said"
+    with pytest.raises(BadInput, match="C1 accepted for 'AP' of the code L1, and C2 .* --code-col"):
+        decisions.on("AP", None)
+    old = read_decisions(write("old.csv", f"{HEADER}AP,C1,accepted,\n"))
+    assert old.on("AP", "L1") == old.on("AP", None) == Decision(("C1",)), "it has no codes"
+
+
+def test_decisions_that_no_term_of_the_list_has_are_said(write, capsys):
+    decisions = read_decisions(write("d.csv", f"{WHO}{AP}mi,,C1,accepted,,,\n"))
+    decisions.tell_unused([("AP", "L1"), ("mi", "")])
+    said = capsys.readouterr().err
+    assert "1 of 3 decisions are on codes and mentions that the list does not have" in said
+    assert said.endswith("'AP' of the code D2\n")
+    decisions.tell_unused([("AP", None)])
+    assert capsys.readouterr().err.endswith(
+        "1 of 3 decisions are on codes and mentions that "
+        "the list does not have, letter by letter: 'mi'\n"
+    )
+    decisions.tell_unused([("AP", None), ("mi", None)])
+    Decisions({}).tell_unused([("AP", None)])
+    assert capsys.readouterr().err == ""
+
+
+def test_how_often_a_term_is_used():
+    texts = {
+        "12": 12,
+        " 1.250 ": 1250,
+        "1,250": 1250,
+        "1\u202f250": 1250,
+        "7.0": 7,
+        "1.234.567": 1234567,
+    }
+    assert {text: frequency_of(text) for text in texts} == texts
+    assert [frequency_of(text) for text in ("", "x", "1.5", "-3", "12 %")] == [None] * 5
+
+
+def test_the_column_that_says_it_is_found_by_its_name_and_its_numbers():
+    columns = {"code": ["1", "2"], "n": ["yes", "no"], " Anzahl": ["5", ""], "count": ["1", "2"]}
+    assert find_frequencies(columns) == " Anzahl"
+    assert find_frequencies({"code": ["1"], "n": ["no"], "count": [""]}) is None

@@ -29,16 +29,19 @@ DICTIONARY = Dictionary(
     ["Acute myocardial infarction", "aspirin", "Fever"], list(ABOUT), "athena", about_concepts=ABOUT
 )
 MENTIONS = ["fever", "heart attak", 'ASS 100 "N3"', "chair, with 5 legs", "fever", "Aspirin | AMI"]
+MENTIONS.append("cold or fever")
 COLUMNS = {
-    "lab": ["0012", "A1", "B2", "C3", "0012", "D4"],
-    "sourceFrequency": ["7", "", "20", "x", "5", "1"],
-    "ward": ["icu", "er", "er", "", "icu", "er"],
-    "conceptId": ["9", "9", "9", "9", "9", "9"],
+    "lab": ["0012", "A1", "B2", "C3", "0012", "D4", "E5"],
+    "sourceFrequency": ["7", "", "20", "x", "5", "1", "2"],
+    "ward": ["icu", "er", "er", "", "icu", "er", "er"],
+    "conceptId": ["9"] * 7,
 }
 DECISIONS = {
-    "heart attak": Decision("312327", "by phone"),
-    "chair, with 5 legs": Decision(None, "no term"),
+    ("A1", "heart attak"): Decision(("312327",), "by phone", "Anna", "2026-02-27"),
+    ("C3", "chair, with 5 legs"): Decision((), "no term"),
+    ("E5", "cold or fever"): Decision(("437663", "312327"), "", "Ben", "2026-02-28"),
 }
+SAID = [DECISIONS.get(one) for one in zip(COLUMNS["lab"], MENTIONS, strict=True)]
 
 
 def near(mention: str, *concepts: str, **more) -> Answer:
@@ -56,16 +59,17 @@ def answers() -> list[Answer]:
         near(MENTIONS[3], "1112807"),
         fever,
         near(MENTIONS[5], "1112807", "312327", count=2),
+        near(MENTIONS[6], "1112807", "312327"),
     ]
-    return decided(found, DECISIONS, DICTIONARY)
+    return decided(found, SAID, DICTIONARY)
 
 
 @pytest.fixture
 def written(answers, tmp_path):
-    terms = local_terms("lab_list", MENTIONS, COLUMNS, "lab")
+    terms = local_terms("lab_list", MENTIONS, COLUMNS, "lab", "sourceFrequency")
 
     def write(form: str) -> str:
-        write_map(form, tmp_path / form, answers, DICTIONARY, terms, DECISIONS, NOW)
+        write_map(form, tmp_path / form, answers, DICTIONARY, terms, SAID, NOW)
         return (tmp_path / form).read_text(encoding="utf-8")
 
     return write
@@ -87,10 +91,13 @@ def test_usagi_has_its_columns_and_what_people_decided(written):
         ("C3", "chair, with 5 legs", "1", "APPROVED", "0"),
         ("D4", "Aspirin | AMI", "1", "UNCHECKED", "1112807"),
         ("D4", "Aspirin | AMI", "1", "UNCHECKED", "312327"),
+        ("E5", "cold or fever", "2", "APPROVED", "437663"),
+        ("E5", "cold or fever", "2", "APPROVED", "312327"),
     ]
     heart, chair = rows[1], rows[3]
     assert (heart["matchScore"], heart["comment"]) == ("0.7500", "by phone")
-    assert (heart["statusSetOn"], rows[0]["statusSetOn"]) == ("1772366400000", "0")
+    set_by = [(row["statusSetBy"], row["statusSetOn"]) for row in (heart, chair, rows[0])]
+    assert set_by == [("Anna", "1772150400000"), ("coder_jax", "1772366400000"), ("", "0")]
     assert (chair["equivalence"], chair["conceptName"]) == ("UNMATCHED", "Unmapped")
     assert chair["comment"] == "no term" and heart["ADD_INFO:ward"] == "er"
 
@@ -111,7 +118,7 @@ def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status):
     )
     terms = local_terms("list", ["no fever"], {}, None)
     for form in FORMS:
-        write_map(form, tmp_path / form, [answer], DICTIONARY, terms, {})
+        write_map(form, tmp_path / form, [answer], DICTIONARY, terms, [None])
     (row,) = csv.DictReader(io.StringIO((tmp_path / "stcm").read_text()))
     assert (row["target_concept_id"], row["target_vocabulary_id"]) == ("0", "None")
     (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
@@ -147,11 +154,13 @@ def test_fhir_has_a_group_for_each_vocabulary(written):
     groups = {one.get("target"): one["element"] for one in resource["group"]}
     snomed = groups["http://snomed.info/sct"]
     assert [(one["code"], one["target"][0]["code"]) for one in snomed] == [
-        *(("0012", "386661006"), ("A1", "57054005"), ("D4", "57054005")),
+        *(("0012", "386661006"), ("A1", "57054005"), ("D4", "57054005"), ("E5", "386661006")),
     ]
     assert [one["target"][0]["equivalence"] for one in snomed] == [
-        *("equal", "equivalent", "relatedto"),
+        *("equal", "equivalent", "relatedto", "equivalent"),
     ]
+    assert snomed[1]["target"][0]["comment"] == "by phone; decided by Anna on 2026-02-27"
+    assert [one["code"] for one in snomed[3]["target"]] == ["386661006", "57054005"]
     (chair,) = groups[None]
     assert chair["target"] == [{"equivalence": "unmatched", "comment": "no term"}]
 
@@ -159,7 +168,15 @@ def test_fhir_has_a_group_for_each_vocabulary(written):
 @pytest.mark.parametrize("form", ["usagi", "sssom"])
 def test_what_was_decided_comes_back(written, tmp_path, form):
     written(form)
-    assert read_decisions(tmp_path / form) == DECISIONS
+    assert read_decisions(tmp_path / form).of == DECISIONS
+
+
+@pytest.mark.parametrize("form", ["usagi", "sssom"])
+def test_of_a_list_without_codes_the_text_counts(answers, tmp_path, form):
+    terms = local_terms("lab_list", MENTIONS, {}, None)
+    write_map(form, tmp_path / form, answers, DICTIONARY, terms, SAID, NOW)
+    found = read_decisions(tmp_path / form).of
+    assert found == {("", mention): decision for (_, mention), decision in DECISIONS.items()}
 
 
 def test_a_pair_that_is_denied_in_sssom_is_open(tmp_path):
@@ -167,7 +184,7 @@ def test_a_pair_that_is_denied_in_sssom_is_open(tmp_path):
     head = "subject_label\tpredicate_modifier\tpredicate_id\tobject_id\tmapping_justification\n"
     rest = "skos:exactMatch\tC1\tsemapv:ManualMappingCuration\n"
     path.write_text(f"{head}fever\tNot\t{rest}cough\t\t{rest}")
-    assert read_decisions(path) == {"cough": Decision("C1")}
+    assert read_decisions(path).of == {("", "cough"): Decision(("C1",))}
 
 
 def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
@@ -176,10 +193,14 @@ def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
         "sourceCode,sourceName,mappingStatus,conceptId,comment\n"
         "1,Fieber,APPROVED,437663,\n2,Stuhl,APPROVED,0,a chair?\n3,Herz,FLAGGED,312327,ask\n"
     )
-    assert read_decisions(path) == {
-        "Fieber": Decision("437663"),
-        "Stuhl": Decision(None, "a chair?"),
+    assert read_decisions(path).of == {
+        ("1", "Fieber"): Decision(("437663",)),
+        ("2", "Stuhl"): Decision((), "a chair?"),
     }
+    text = path.read_text()
+    path.write_text(f"{text}2,Stuhl,APPROVED,312327,\n")
+    with pytest.raises(BadInput, match="usagi.csv:5: found 312327 accepted for 'Stuhl' of .*2, an"):
+        read_decisions(path)
 
 
 @pytest.mark.parametrize("form", ["usagi", "stcm"])
@@ -188,14 +209,14 @@ def test_omop_knows_numbers_alone(tmp_path, form):
     answer = Answer("fever", Status.EXACT, [Candidate("HP:0001945", "Fever", 1.0)])
     terms = local_terms("list", ["fever"], {}, None)
     with pytest.raises(BadInput, match="found the concept HP:0001945; expected OMOP's concept_id"):
-        write_map(form, tmp_path / "x.csv", [answer], dictionary, terms, {})
+        write_map(form, tmp_path / "x.csv", [answer], dictionary, terms, [None])
     assert not (tmp_path / "x.csv").exists()
     for other in FORMS.keys() - {"usagi", "stcm"}:
-        write_map(other, tmp_path / other, [answer], dictionary, terms, {})
+        write_map(other, tmp_path / other, [answer], dictionary, terms, [None])
     assert "\tHP:0001945\t" in (tmp_path / "sssom").read_text()
     plain = Dictionary(["Fever"], ["C0015967"], "terms.tsv")
     answer = Answer("fever", Status.EXACT, [Candidate("C0015967", "Fever", 1.0)])
-    write_map("fhir", tmp_path / "plain", [answer], plain, terms, {})
+    write_map("fhir", tmp_path / "plain", [answer], plain, terms, [None])
     (group,) = json.loads((tmp_path / "plain").read_text())["group"]
     assert "target" not in group, "nothing says which vocabulary it is"
     (group,) = json.loads((tmp_path / "fhir").read_text())["group"]
@@ -205,3 +226,16 @@ def test_omop_knows_numbers_alone(tmp_path, form):
         "display": "fever",
         "target": [{"code": "HP:0001945", "display": "Fever", "equivalence": "equal"}],
     }
+
+
+def test_a_learnt_name_is_no_string_of_the_vocabulary(tmp_path):
+    answer = Answer("Fieber", Status.LEARNT, [Candidate("437663", "fieber", 1.0)], reason="learnt")
+    terms = local_terms("list", ["Fieber"], {})
+    for form in FORMS:
+        write_map(form, tmp_path / form, [answer], DICTIONARY, terms, [None])
+    row = "\tFieber\tskos:closeMatch\tconcept:437663\tFever\tsemapv:LexicalMatching\t"
+    assert row in (tmp_path / "sssom").read_text()
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "stcm").read_text()))
+    assert row["target_concept_id"] == "437663", "a person said what it means"
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
+    assert (row["mappingStatus"], row["comment"]) == ("UNCHECKED", "learnt")

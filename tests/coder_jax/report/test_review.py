@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from toy_review import HOSTILE, toy_answers, toy_columns, toy_dictionary
@@ -26,10 +27,10 @@ NEAR = [
 
 
 def test_rows_and_concepts_are_places_in_lists():
-    contents = _review_contents(NEAR, DICTIONARY, {"ward": ["4B"]}, {})
+    contents = _review_contents(NEAR, DICTIONARY, {"ward": ["4B"]}, [None])
     status = contents["statuses"].index("near")
     assert contents["rows"] == [
-        ["gouty", status, 0, "", [[0, "gout", 0.7124], [1, "cold", 0.1]], ["4B"], 1]
+        ["gouty", status, 0, "", [[0, "gout", 0.7124], [1, "cold", 0.1]], ["4B"], 1, "", None, None]
     ]
     concepts = contents["concepts"]
     assert concepts["ids"] == ["C5", "C2", "C1", "C3", "C4"], "candidates come first"
@@ -42,16 +43,32 @@ def test_rows_and_concepts_are_places_in_lists():
 
 def test_a_mention_is_one_row_and_blanks_are_none():
     answers = [*NEAR, Answer(" ", Status.NO_ANSWER, []), *NEAR]
-    contents = _review_contents(answers, DICTIONARY, {"ward": ["a", "b", "c"]}, {})
+    contents = _review_contents(answers, DICTIONARY, {"ward": ["a", "b", "c"]}, [None] * 3)
     (row,) = contents["rows"]
-    assert row[5:] == [["a"], 2] and contents["blank"] == 1
+    assert row[5:8] == [["a"], 2, ""] and contents["blank"] == 1
+
+
+def test_the_same_text_of_two_codes_is_two_rows():
+    decisions = [None, Decision(("C2",)), None]
+    sure = [replace(NEAR[0], confidence=0.87654)]
+    codes, used = ["L1", "D2", "L1"], [5, 7, 1]
+    contents = _review_contents(sure * 3, DICTIONARY, {}, decisions, codes, used)
+    assert [[row[0], *row[6:]] for row in contents["rows"]] == [
+        ["gouty", 2, "L1", 0.8765, 6],
+        ["gouty", 1, "D2", 0.8765, 7],
+    ]
+    assert contents["decided"] == [[1, ["C2"], "", "", ""]] and contents["hasCodes"] is True
 
 
 def test_what_is_decided_already():
     unknown = Answer("x", Status.DECIDED, [Candidate("C1", "mi", math.nan)])
-    decisions = {"gouty": Decision(None, "no"), "x": Decision("C4"), "elsewhere": Decision("C5")}
+    decisions = [Decision((), "no"), Decision(("C4", "C1"), "", "Anna", "2026-03-01")]
     contents = _review_contents([*NEAR, unknown], DICTIONARY, {}, decisions)
-    assert contents["decided"] == [[0, None, "no"], [1, "C4", ""]]
+    assert contents["decided"] == [
+        [0, [], "no", "", ""],
+        [1, ["C4", "C1"], "", "Anna", "2026-03-01"],
+    ]
+    assert contents["hasCodes"] is False
     assert contents["rows"][1][4] == [[2, "mi", None]], "not a number is not there"
     assert contents["concepts"]["ids"][:4] == ["C5", "C2", "C1", "C4"]
 
@@ -67,18 +84,18 @@ def test_what_is_decided_already():
     ],
 )
 def test_of_a_large_dictionary_a_part(most, ids, terms, has_all):
-    contents = _review_contents(NEAR, DICTIONARY, {}, {}, most)
+    contents = _review_contents(NEAR, DICTIONARY, {}, [None], None, None, most)
     assert contents["concepts"]["ids"] == ids.split()
     assert sum(map(len, contents["concepts"]["terms"])) == terms
     assert contents["dictionary"] == {"concepts": 5, "hasAllTerms": has_all}
 
 
 def written(path, **more):
-    size = write_review(
+    size, mentions = write_review(
         path, toy_answers(), toy_dictionary(), title="A <b>list</b>", encoder_line="an & b", **more
     )
     html = path.read_text()
-    assert size == len(html.encode())
+    assert size == len(html.encode()) and mentions == len(toy_answers())
     return html
 
 
@@ -100,7 +117,7 @@ def test_strings_are_data_and_never_markup(tmp_path):
 def test_each_list_is_kept_under_a_name_of_its_own(tmp_path):
     keys = {
         re.search(r'data-key="(\w+)"', written(tmp_path / "r.html", **more))[1]
-        for more in ({}, {"columns": toy_columns()}, {"decisions": {"'=1+1": Decision(None)}})
+        for more in ({}, {"columns": toy_columns()}, {"decisions": [Decision(())] * 2000})
     }
     assert len(keys) == 3
 

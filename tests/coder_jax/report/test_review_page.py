@@ -3,6 +3,8 @@
 import csv
 import math
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
 
 import pytest
 from contrast import LEAST, SCHEMES, SEEN, contrast, prefer
@@ -13,8 +15,10 @@ from coder_jax.mapping.coded_list import Decision, Status, check_decisions, deci
 from coder_jax.report.review import write_review
 
 keys = pytest.importorskip("selenium.webdriver.common.keys", reason="selenium is not installed")
+keys_and_pointer = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 Keys = keys.Keys
-KEPT = "return Object.keys(localStorage).filter((key) => key.startsWith('coder_jax review'))"
+ActionChains = keys_and_pointer.ActionChains
+KEPT = "return Object.keys(localStorage).filter((key) => key.startsWith('coder_jax review '))"
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,12 @@ def opened(browser, address):
     until(browser, lambda: find(browser, "#list [role=option]"))
 
 
+def forget(browser):
+    """What the browser kept, but for the reviewer's name, which is asked for once."""
+    browser.execute_script("localStorage.clear()")
+    browser.execute_script("localStorage.setItem('coder_jax reviewer', 'Anna')")
+
+
 def screen(page, width, height):
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -59,7 +69,7 @@ def page(browser, address):
     """The page with nothing decided; at the end nothing went wrong and nothing was fetched."""
     screen(browser, 1280, 860)
     browser.get(address)
-    browser.execute_script("localStorage.clear()")
+    forget(browser)
     console(browser), requests(browser)
     opened(browser, address)
     yield browser
@@ -148,7 +158,8 @@ def test_deciding_by_keyboard(page):
 
 def test_what_is_decided_is_opened_again_by_the_same_key(page):
     press(page, "2", "k")
-    assert find(page, ".verdict")[0].text == "Accepted Liver pain 0001 · C0001"
+    verdict = find(page, ".verdict")[0].text.split("\n")
+    assert verdict == ["Accepted Liver pain 0001 · C0001", f"Anna, {date.today():%Y-%m-%d}"]
     pressed = [one.get_attribute("aria-pressed") for one in find(page, ".candidate")]
     assert pressed == ["false", "true", "false"]
     press(page, "2")
@@ -214,6 +225,71 @@ def test_help(page):
     assert option(page, 0)[0] == "rejected", "with the caps lock, too"
 
 
+def test_a_mention_of_two_concepts(page, folder):
+    press(page, "a")
+    assert find(page, "#more")[0].get_attribute("aria-pressed") == "true"
+    press(page, "1", "2")
+    assert (
+        option(page, 0) == ("accepted", "Heart pain 0000 + Liver pain 0001") and current(page) == 0
+    )
+    press(page, "/", "c0999", Keys.ENTER, "2")
+    assert option(page, 0)[1] == "Heart pain 0000 + Foot infection 0999", "and one taken off again"
+    press(page, "j", "1", "k", "k")
+    decisions = read_decisions(saved(page, folder)).of
+    assert [one.concepts for one in decisions.values()] == [("C0000", "C0999"), ("C0001",)]
+    press(page, "3")
+    assert option(page, 0) == ("accepted", "Kidney pain 0002"), "without a, it replaces them"
+    press(page, "k", "u", "u", "u")
+    assert option(page, 0) == (
+        "accepted",
+        "Heart pain 0000 + Liver pain 0001 + Foot infection 0999",
+    )
+
+
+def test_the_reviewer_is_asked_once(page, address, folder):
+    page.execute_script("localStorage.clear()")
+    opened(page, address)
+    press(page, "j", "1")
+    assert find(page, "#who")[0].is_displayed() and option(page, 1)[0] == "open"
+    press(page, "Dr. Ben x1", Keys.ENTER)
+    until(page, lambda: option(page, 1)[0] == "accepted")
+    press(page, "1")
+    assert option(page, 2)[0] == "accepted" and not find(page, "#who")[0].is_displayed()
+    opened(page, address)
+    press(page, "x")
+    assert text_of(page, "#reviewer") == "Reviewer: Dr. Ben x1"
+    find(page, "#reviewer")[0].click()
+    find(page, "#name")[0].clear()
+    press(page, "Carla", Keys.ENTER)
+    until(page, lambda: text_of(page, "#reviewer") == "Reviewer: Carla")
+    find(page, "#list")[0].send_keys("x")
+    by = [one.reviewer for one in read_decisions(saved(page, folder)).of.values()]
+    assert sorted(by) == ["Carla", "Dr. Ben x1", "Dr. Ben x1", "Dr. Ben x1"]
+
+
+def test_the_same_text_of_two_codes(browser, folder, write):
+    path = folder / "codes.html"
+    answers = [replace(one, mention="AP") for one in toy_answers(3)]
+    codes = ["L1", "D2", ""]
+    more = {"title": "codes", "encoder_line": "", "codes": codes, "most_terms": 100}
+    write_review(path, answers, toy_dictionary(), **more)
+    opened(browser, path.as_uri())
+    forget(browser)
+    opened(browser, path.as_uri())
+    assert [one.text for one in find(browser, "#list .mention")] == ["AP L1", "AP D2", "AP"]
+    assert find(browser, "#detail h2 .code")[0].text == "L1"
+    head = "mention,code,concept,decision\n"
+    load(browser, write("d.csv", f"{head}AP,D2,C0001|C0002,accepted\nAP,,,rejected\n"))
+    assert [option(browser, row)[0] for row in range(3)] == ["open", "accepted", "rejected"]
+    concepts = {key: one.concepts for key, one in read_decisions(saved(browser, folder)).of.items()}
+    assert concepts == {("D2", "AP"): ("C0001", "C0002"), ("", "AP"): ()}
+    press(browser, "u")
+    load(browser, write("old.csv", "mention,concept,decision\nAP,C0001,accepted\n"))
+    assert [option(browser, row)[0] for row in range(3)] == ["accepted"] * 3, "it has no codes"
+    assert console(browser) == []
+    browser.execute_script("localStorage.clear()")
+
+
 # Filters
 
 
@@ -267,6 +343,114 @@ def test_decided_ones_leave_the_open_ones(page):
     press(page, "x")
     assert text_of(page, "#count") == "1 of 2,000 mentions"
     until(page, lambda: option(page, 1)[0] == "rejected")
+
+
+# Many at once
+
+
+def label(page):
+    return text_of(page, "#many-label")
+
+
+def decided_as(page):
+    return [one.text for one in find(page, "#verdicts button")]
+
+
+def test_all_shown_are_accepted(page, folder):
+    press(page, "x")
+    assert label(page) == "Many at once: 2,000 shown"
+    choose_filter(page, "near", "no answer")
+    assert label(page) == "Many at once: 1,200 shown"
+    assert find(page, "#accept-many")[0].text == "Accept all shown"
+    find(page, "#accept-many")[0].click()
+    said = "Accepted: 800 mentions. 400 without an answer stay open."
+    assert text_of(page, "#said") == said
+    assert decided_as(page) == ["open 1,199", "accepted 800", "rejected 1"]
+    find(page, "#reject-many")[0].click()
+    said = "No concept fits: 400 mentions. 800 decided before stay."
+    assert text_of(page, "#said") == said and len(find(page, "#list")) == 1
+    press(page, "u", "u")
+    assert decided_as(page) == ["open 1,999", "accepted 0", "rejected 1"], "a step each"
+
+
+def test_all_exact_are_accepted(page, folder):
+    press(page, "2")
+    choose_filter(page, "tied")
+    assert text_of(page, "#accept-exact") == "Accept all exact (399)"
+    find(page, "#accept-exact")[0].click()
+    assert text_of(page, "#said") == "Accepted: 399 mentions. 1 decided before stay."
+    assert find(page, "#accept-exact")[0].get_property("disabled")
+    decisions = read_decisions(saved(page, folder)).of
+    assert len(decisions) == 400 and {one.reviewer for one in decisions.values()} == {"Anna"}
+    assert decisions["", HOSTILE[0]].concepts == ("C0001",), "as it was decided"
+    assert decisions["", HOSTILE[5]].concepts == ("C0005",)
+
+
+def test_selected_rows(page):
+    press(page, " ", "j", "j", " ")
+    assert label(page) == "Many at once: 2 selected"
+    find(page, "#row-5 .mark")[0].click()
+    assert label(page) == "Many at once: 3 selected" and current(page) == 5
+    chain = ActionChains(page).key_down(Keys.SHIFT).click(find(page, "#row-7")[0])
+    chain.key_up(Keys.SHIFT).perform()
+    assert label(page) == "Many at once: 5 selected"
+    press(page, " ")
+    checked = [row for row in range(9) if find(page, f"#row-{row}[aria-checked=true].selected")]
+    assert checked == [0, 2, 5, 6] and label(page) == "Many at once: 4 selected"
+    assert find(page, "#reject-many")[0].text == "Map selected to none"
+    find(page, "#reject-many")[0].click()
+    assert [option(page, row)[0] for row in range(4)] == ["rejected", "open", "rejected", "open"]
+    assert label(page) == "Many at once: 2,000 shown", "nothing is selected any more"
+    find(page, "#select-all")[0].click()
+    assert label(page) == "Many at once: 2,000 selected"
+    find(page, "#open-many")[0].click()
+    assert text_of(page, "#said") == "Opened again: 4 mentions."
+    assert decided_as(page)[0] == "open 2,000" and not find(page, "#open-many")[0].is_displayed()
+    press(page, " ")
+    find(page, "#select-none")[0].click()
+    assert label(page) == "Many at once: 2,000 shown"
+
+
+def test_confidence_and_frequency(browser, folder, write):
+    path = folder / "sure.html"
+    sure = [None, 0.97, 0.4, 0.29]
+    answers = [
+        replace(one, confidence=value) for one, value in zip(toy_answers(4), sure, strict=True)
+    ]
+    more = {"title": "sure", "encoder_line": "", "frequencies": [10, 20, 1500, 470]}
+    write_review(path, answers, toy_dictionary(), most_terms=100, **more)
+    opened(browser, path.as_uri())
+    forget(browser)
+    opened(browser, path.as_uri())
+
+    def order():
+        return [int(one.get_attribute("data-row")) for one in find(browser, "#list [data-row]")]
+
+    assert order() == [2, 3, 1, 0] and current(browser) == 2, "the most frequent one first"
+    assert find(browser, "#row-2 .frequency")[0].text == "1,500×"
+    assert [text_of(browser, f"#row-{row} .status") for row in range(4)] == [
+        *("exact", "near 97 %", "near 40 %", "tied 29 %"),
+    ]
+    assert "the nearest term · confidence 40 %" in find(browser, ".mapped")[0].text
+    assert "used 1,500 times" in find(browser, ".mapped")[0].text
+    find(browser, "#least-sure")[0].send_keys("0.9")
+    assert order() == [1, 0], "a string of the dictionary is sure"
+    find(browser, "#accept-many")[0].click()
+    assert text_of(browser, "#decided") == "2 of 4 decided, 1 % of uses"
+    find(browser, "#clear")[0].click()
+    find(browser, "#order [value='unsure']")[0].click()
+    assert order() == [3, 2, 1, 0]
+    find(browser, "#order [value='list']")[0].click()
+    assert order() == [0, 1, 2, 3] and console(browser) == []
+    browser.execute_script("localStorage.clear()")
+
+
+def test_what_a_list_does_not_have_is_not_offered(page):
+    assert not find(page, "#sure")[0].is_displayed()
+    options = find(page, "#order option")
+    assert [one.get_property("value") for one in options if one.is_enabled()] == [
+        *("list", "least", "most"),
+    ]
 
 
 # Search
@@ -329,8 +513,13 @@ def decide_some(page):
     press(page, "/", "c0999", Keys.ENTER, "x", "1")
     press(page, "n", "a note alone", Keys.ESCAPE, "j")
     accepted = ["C0000", None, "C0003", "C0005", "C0999", None, "C0006"]
-    decisions = {one: Decision(concept) for one, concept in zip(HOSTILE, accepted, strict=True)}
-    return decisions | {HOSTILE[0]: Decision("C0000", '=1+1, "quoted"; \u00e4')}
+    by = ("Anna", f"{date.today():%Y-%m-%d}")
+    concepts = [(concept,) if concept else () for concept in accepted]
+    notes = ['=1+1, "quoted"; \u00e4', *[""] * 6]
+    return {
+        ("", mention): Decision(some, note, *by)
+        for mention, some, note in zip(HOSTILE, concepts, notes, strict=True)
+    }
 
 
 def test_saved_as_csv_and_read_back(page, folder):
@@ -340,16 +529,19 @@ def test_saved_as_csv_and_read_back(page, folder):
     assert path.name == "Ward_b_list_b_decisions.csv" and text_of(page, "#saved") == "saved as CSV"
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["mention", "concept", "preferred_name", "decision", "note"]
+    named = ["mention", "concept", "preferred_name", "decision", "note", "reviewer", "date"]
+    assert rows[0] == named
     assert not [field for row in rows for field in row if field.startswith(("=", "+", "-", "@"))]
-    assert rows[8][3:] == ["open", "a note alone"]
-    assert read_decisions(path) == expected
-    check_decisions(expected, toy_dictionary(), path)
-    first, second, *_, last = decided(toy_answers(), expected, toy_dictionary())
+    assert rows[8][3:] == ["open", "a note alone", "", ""]
+    decisions = read_decisions(path)
+    assert decisions.of == expected
+    check_decisions(decisions, toy_dictionary())
+    said = [decisions.on(one.mention, None) for one in toy_answers()]
+    first, second, *_, last = decided(toy_answers(), said, toy_dictionary())
     assert first.status == Status.DECIDED and first.concept == "C0000"
     assert second.reason == "rejected in review" and last == toy_answers()[-1]
     other = next(
-        one for one in decided(toy_answers(), expected, toy_dictionary()) if one.concept == "C0999"
+        one for one in decided(toy_answers(), said, toy_dictionary()) if one.concept == "C0999"
     )
     assert math.isnan(other.candidates[0].similarity)
 
@@ -358,7 +550,7 @@ def test_loaded_into_an_empty_page(page, address, folder):
     expected = decide_some(page)
     path = saved(page, folder)
     before = path.read_bytes()
-    page.execute_script("localStorage.clear()")
+    forget(page)
     opened(page, address)
     assert text_of(page, "#decided").startswith("0 of")
     assert load(page, path) == f"Loaded 8 rows of {path.name}."
@@ -460,7 +652,7 @@ def test_what_was_decided_before_is_there(browser, folder, write):
         toy_dictionary(),
         title="again",
         encoder_line="",
-        decisions={HOSTILE[0]: Decision("C2999", "as before"), HOSTILE[1]: Decision(None)},
+        decisions=[Decision(("C2999",), "as before"), Decision(()), *[None] * 18],
         most_terms=100,
     )
     opened(browser, path.as_uri())

@@ -7,7 +7,7 @@ import pytest
 
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
-from data_pipeline.sources.read_source import read_source, source_paths
+from data_pipeline.sources.read_source import read_source, read_successions, source_paths
 
 CONCEPT = """\
 concept_id concept_name domain_id vocabulary_id concept_class_id standard_concept concept_code \
@@ -196,3 +196,20 @@ def test_a_table_that_is_called_concept_is_a_table(tmp_path):
     table = tmp_path / "concept.csv"
     table.write_text("concept,term\nC1,fever\n")
     assert read_dictionary(table).terms == ["fever"]
+
+
+def test_what_became_of_concepts(download, tmp_path):
+    """Of valid ones that are not standard, and of invalid ones, what they map to."""
+    asked = ["45572081", "900004", "900005", "1112807", "2000001"]
+    expected = {
+        ("45572081", "not standard", "312327"),
+        ("900004", "replaced_by", "312327"),
+        ("900004", "maps to", "312327"),
+        ("900005", "invalid", ""),
+    }
+    for number, path in enumerate((download, download / "CONCEPT.csv")):
+        table = read_successions(path, tmp_path / str(number), asked)
+        assert set(table.select("retired", "relation", "cui").iter_rows()) == expected
+    (download / "CONCEPT_RELATIONSHIP.csv").unlink()
+    table = read_successions(download, tmp_path / "alone", asked)
+    assert table.select("retired", "relation", "cui").rows() == [("45572081", "not standard", "")]
