@@ -125,8 +125,8 @@ def run(options: DiffOptions) -> int:
         check_table_name(options.out, "--out")
         check_output(options.out, "--out", "changes.csv")
         if not is_stream(options.out):
-            given = {"OLD": options.old, "NEW": options.new, "--decided": options.decided}
-            check_not_input(options.out, "--out", given)
+            given: dict[str, str | Path | None] = {"OLD": options.old, "NEW": options.new}
+            check_not_input(options.out, "--out", given | {"--decided": options.decided})
     decisions = read_decisions(options.decided, options.encoding).of
     if not decisions:
         raise BadInput(f"{options.decided}: found no decision; expected accepted or rejected ones")

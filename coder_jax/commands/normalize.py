@@ -802,8 +802,8 @@ def _make_normalizer(
         tell(f"learnt {len(learnt):,} names of --decided that the dictionary does not have")
     if learnt:  # behind the others, whose vectors are kept
         dictionary = dictionary.with_names(learnt)
-        vectors = JoinedRows([encoded.vectors, encoder.encode([name for name, _ in learnt])])
-        encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, vectors, encoder)
+        both = JoinedRows([encoded.vectors, encoder.encode([name for name, _ in learnt])])
+        encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, both, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     if candidates.kind == "both":
         tell(f"letters count {candidates.weight:g} beside vectors (0: not at all)")

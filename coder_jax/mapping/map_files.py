@@ -64,7 +64,7 @@ def local_terms(
     """
     others = {one: values for one, values in columns.items() if one not in _USAGI_MORE}
     codes = terms if code_column is None else others.pop(code_column)
-    counts = [None] * len(terms)
+    counts: list[int | None] = [None] * len(terms)
     if frequency_column is not None:
         counts = [frequency_of(one) for one in others.pop(frequency_column)]
     others.pop(_USAGI[3], None)

@@ -198,7 +198,7 @@ def write_review(
     Raises:
       BadInput: if it cannot be written.
     """
-    made = [None] * len(answers) if decisions is None else decisions
+    made: Sequence[Decision | None] = decisions or [None] * len(answers)
     contents = _review_contents(
         answers, dictionary, columns or {}, made, codes, frequencies, most_terms
     )

@@ -143,11 +143,12 @@ def _read_tsv(path: Path) -> pl.DataFrame:
                 f"{path}:{number}: found {len(fields)} columns ({' '.join(fields)!r}); expected "
                 f"{len(expected)}: {'<TAB>'.join(expected)}"
             )
-        old, relation, new, merged = (
-            (*fields[:3], fields[3] == "true")
-            if expected is _BUILT
-            else (fields[0], "SY", fields[1], True)
-        )
+        relation, merged = "SY", True
+        if expected is _BUILT:
+            old, relation, new = fields[:3]
+            merged = fields[3] == "true"
+        else:
+            old, new = fields
         if merged and not (old and new):
             raise BadInput(f"{path}:{number}: found an empty column; expected two CUIs")
         merges.append((old, relation, new, merged))
