@@ -145,6 +145,8 @@ class ContextRules:
             if read.contexts and read.name.endswith(bare):
                 return read.contexts
         for last in range(len(behind), 0, -1):
+            if last < len(behind) and self.read("".join(behind[last - 1 :])).contexts:
+                continue  # "fever, no cough": it is said of what follows
             read = self.read(f"{name} {''.join(behind[:last])}")
             if read.contexts and read.name == bare:
                 return read.contexts

@@ -40,6 +40,11 @@ def test_a_plain_bert_gets_the_settings_of_the_paper(encoder):
     assert encoder.report.loaded > 30
 
 
+def test_word_pieces_are_its_tokens(encoder):
+    # [CLS] and [SEP] count, and so does what a long term is cut to.
+    assert encoder.token_counts(["heart attack", "", "pain " * 99]).tolist() == [4, 2, 32]
+
+
 MARK = {"format": ENCODER.format}
 
 

@@ -235,3 +235,45 @@ def test_a_near_term_that_says_the_same_context_is_an_answer():
     assert (answer.concept, answer.context) == ("PAIN", ("possible",))
     (answer,) = answers(["absolutely no pain"])
     assert (answer.concept, answer.status, answer.context) == ("NOPAIN", Status.NEAR, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "behind", "contexts"),
+    [
+        ("She denies any ", "pain", " or fever", ("negated",)),
+        ("no fever, cough or ", "chills", "", ("negated",)),
+        ("no fever but ", "cough", "", ()),
+        ("Mother had no ", "pain", "", ("negated", "family")),
+        ("", "pneumonia", " was ruled out yesterday", ("negated",)),
+        ("", "pneumonia", " was not ruled out", ("possible",)),
+        ("", "fever", " , no cough", ()),
+        ("", "fever", " no cough", ()),
+        ("", "fever", " : no", ("negated",)),
+        ("rule out ", "pneumonia", "", ("possible",)),
+        ("no ", "no pain", "", ()),  # what it says itself is told when it is answered
+        ("a severe ", "pain", " in the limb", ()),
+        ("", "pain", "", ()),
+    ],
+)
+def test_the_words_around_a_name_in_a_text(rules, before, name, behind, contexts):
+    words = [[f"{one} " for one in text.split()] for text in (before, behind)]
+    assert rules.around(words[0], name, words[1]) == contexts
+
+
+def test_a_context_that_the_text_says_counts_for_a_term_of_the_dictionary(rules):
+    class Exact:
+        dictionary = Dictionary(["Fever"], ["C1"], "d")
+
+        def write_out(self, mention):
+            return mention
+
+        def answers(self, mentions, k=1):
+            found = [Candidate("C1", "Fever", 1.0)]
+            return [Answer(one, Status.EXACT, found) for one in mentions]
+
+    mentions, around = ["fever", "fever"], [("negated",), ()]
+    denied, plain = ContextNormalizer(Exact(), rules).answers(mentions, 1, around)
+    assert (denied.concept, denied.context) == (None, ("negated",))
+    assert (plain.concept, plain.status, plain.context) == ("C1", Status.EXACT, ())
+    coded, _ = ContextNormalizer(Exact(), rules, "code").answers(mentions, 1, around)
+    assert (coded.concept, coded.status) == ("C1", Status.CONTEXT)

@@ -493,6 +493,12 @@ def test_a_run_is_told_by_all_that_it_knows(exported):
     assert len({one.hash_of_parameters() for one in (reader, *others)}) == 5
 
 
+def test_words_and_marks_are_its_tokens(exported):
+    _, encoder = exported
+    assert encoder.token_counts(["heart attack", "", "pain"]).tolist() == [4, 2, 3]
+    assert encoder.token_counts(["pain " * 100]).tolist() == [encoder.settings.max_length]
+
+
 @pytest.mark.parity
 def test_pytorch_gives_the_same(exported):
     """By the module alone: name by name, and together."""
