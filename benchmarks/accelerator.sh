@@ -7,13 +7,14 @@
 #       Phenotype Ontology. --data DATASET takes a built dataset; --wheels 3.12 adds the small
 #       packages that a machine with jax and PyTorch often lacks, for its version of Python.
 #   bash benchmarks/accelerator.sh OUT
-#       Then, where OUT was copied to: measures for at most fourteen minutes and writes
+#       Then, where OUT was copied to: measures for at most nine minutes and writes
 #       OUT/accelerator.json, the tables OUT/accelerator.md and OUT/accelerator.log. The parts: step
-#       and vectors as on the CPU; train steps, encoding and search beside their peers; memory and
-#       compilation; fused attention; flags of XLA. Each has a process and a time limit of its own:
-#       what fails or lacks a package costs only itself, and the file says why.
-#   bash benchmarks/accelerator.sh OUT --parts flags
-#       Some parts alone; the others stay in the file as they are.
+#       and vectors as on the CPU; train steps beside their peers; large groups with and without
+#       --cache-chunks; encoding and search; memory planned and used; fused attention; flags of XLA.
+#       Each has a process and a time limit of its own: what fails or lacks a package costs only
+#       itself, and the file says why.
+#   bash benchmarks/accelerator.sh OUT --parts search attention flags
+#       Some parts alone, such as those that found no time; the others stay in the file as they are.
 #   bash benchmarks/accelerator.sh OUT --small
 #       Everything tiny, to see in a minute or two that it runs, on a CPU too; results go to
 #       OUT/accelerator_small.json and its like.

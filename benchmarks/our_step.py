@@ -14,6 +14,7 @@ from coder_jax.systems.encoder_system import EncoderOfRun
 from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
+from coder_jax.training.system import RunConfig
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.dataset.store import open_dataset
 
@@ -40,7 +41,8 @@ class Ours(OnDevice):
         recipe = coder_eng()
         model = dataclasses.replace(recipe.system.model, dtype=work.dtype)
         system = dataclasses.replace(work.coder, model=model, batch=work.spec)
-        config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer)
+        run = RunConfig(cache_chunks=work.cache_chunks)
+        config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer, run=run)
         bert, hf_config, _ = load_bert(work.encoder)
         pooler = bert.pooler is not None
         about = StartOfGroups(

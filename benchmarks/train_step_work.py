@@ -39,6 +39,8 @@ class Work:
     """Arithmetic of the encoder; of the recipe it is TF32 where the others have bfloat16."""
     dropout: bool
     """At the rate of the encoder's config.json, or none."""
+    cache_chunks: int = 1
+    """Of ours: `RunConfig.cache_chunks`."""
     shapes: int = MOST_SHAPES
     """Numbers of rows that ours may compile; losses do not depend on it."""
     coder: CoderSystem = dataclasses.field(default_factory=CoderSystem)

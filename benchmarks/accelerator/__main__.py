@@ -198,7 +198,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="everything tiny, to see that it runs")
     there = parser.add_argument_group("where the accelerator is")
     there.add_argument("--prepared", type=Path, help="default: OUT/prepared")
-    there.add_argument("--minutes", type=float, default=14.0, help="for all (default: 14)")
+    there.add_argument("--minutes", type=float, default=9.0, help="for all (default: 9)")
     there.add_argument(
         "--parts", nargs="+", choices=KINDS, default=[], help="default: all of " + ", ".join(KINDS)
     )

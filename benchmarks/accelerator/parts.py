@@ -11,7 +11,7 @@ from pathlib import Path
 
 DEVICE, MODELS = "device", "models"
 KINDS = (
-    *(DEVICE, MODELS, "parity", "train_step", "encode"),
+    *(DEVICE, MODELS, "parity", "train_step", "group", "encode"),
     *("search", "memory", "attention", "flags"),
 )
 # Each differs from XLA's default in jaxlib 0.10, where Triton GEMMs (of any shape), all kinds of
@@ -79,6 +79,7 @@ class Sizes:
     step: tuple[str, ...]
     attention: tuple[str, ...]
     flags: tuple[str, ...]
+    large_groups: tuple[tuple[int, int], ...]  # (pairs, chunks), each tried in a process of its own
 
 
 FULL = Sizes(
@@ -93,6 +94,7 @@ FULL = Sizes(
     step=("--rounds", "3", "--steps", "20", "--batches", "1"),
     attention=("--rounds", "5", "--calls", "50"),
     flags=_FLAGS,
+    large_groups=((4_096, 1), (4_096, 16), (8_192, 1), (8_192, 32)),
 )
 SMALL = Sizes(
     batches=("--groups", "1", "--triplets", "4", "--repeats", "2"),
@@ -105,6 +107,7 @@ SMALL = Sizes(
     step=("--rounds", "1", "--steps", "1", "--batches", "1"),
     attention=("--rounds", "1", "--calls", "2"),
     flags=(_FLAGS[0], _UNKNOWN_FLAG),
+    large_groups=((8, 1), (8, 2)),
 )
 
 
@@ -179,7 +182,9 @@ class Maker:
             spare=spare,
         )
 
-    def train_step(self, shape: str, expected: float, systems: tuple[str, ...]) -> MeasuredPart:
+    def train_step(
+        self, shape: str, expected: float, systems: tuple[str, ...], *, spare: bool = False
+    ) -> MeasuredPart:
         """A train step and its peers; all installed systems if none is given."""
         here, left_out = _systems_here()
         arguments = ("--dtype", "bfloat16", "--relations", str(self.relations))
@@ -192,6 +197,7 @@ class Maker:
             expected=expected,
             most=2 * expected,
             needs=(MODELS,),
+            spare=spare,
             note="" if systems else left_out,
         )
 
@@ -218,6 +224,7 @@ class Maker:
             arguments=self.sizes.search,
             expected=75,
             most=120,
+            spare=True,
         )
 
     def attention(self) -> MeasuredPart:
@@ -229,6 +236,23 @@ class Maker:
             arguments=(*self.batches, "--shapes", *self.sizes.shapes, *self.sizes.attention),
             expected=35,
             most=90,
+            spare=True,
+        )
+
+    def large_group(
+        self, shape: str, pairs: int, chunks: int, *, spare: bool = False
+    ) -> MeasuredPart:
+        """One group of synonyms: whether it fits, and what it takes."""
+        arguments = ("--pairs", str(pairs), "--cache-chunks", str(chunks), *self.sizes.step)
+        return MeasuredPart(
+            name=f"group, {shape}, {pairs} pairs, {chunks} chunks",
+            kind="group",
+            module="accelerator.step",
+            arguments=(*self.on(shape), "--dtype", "bfloat16", *arguments),
+            expected=25,
+            most=60,
+            needs=(MODELS,),
+            spare=spare,
         )
 
     def step(self, shape: str, dtype: str, *, spare: bool = False, flag: str = "") -> MeasuredPart:
@@ -258,16 +282,19 @@ def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart
     """
     first, *others = maker.sizes.shapes
     last = others[-1] if others else first
+    (small_group, plain), *larger = maker.sizes.large_groups
     parts = [
         MeasuredPart(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
         maker.models(),
         maker.parity(last, 110),
         maker.train_step(first, 250, systems),
-        maker.encode(last, "bfloat16"),
+        *(maker.train_step(shape, 160, systems, spare=True) for shape in others),
+        maker.large_group(last, small_group, plain),
+        *(maker.large_group(last, *size, spare=size != larger[0]) for size in larger),
+        maker.encode(last, "bfloat16", spare=True),
         maker.search(),
         maker.step(first, "bfloat16"),
         maker.attention(),
-        *(maker.train_step(shape, 160, systems) for shape in others),
     ]
     flags = [maker.step(first, "bfloat16", spare=True, flag=flag) for flag in maker.sizes.flags]
     if not others:

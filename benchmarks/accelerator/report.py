@@ -11,6 +11,7 @@ _TITLES = {
     "models": "Encoders",
     "parity": "Steps and vectors beside the CPU's",
     "train_step": "Train step beside PyTorch",
+    "group": "Large groups, with and without --cache-chunks",
     "encode": "Terms to vectors beside sentence-transformers",
     "search": "Search",
     "memory": "Memory and compilation",
@@ -23,6 +24,7 @@ _MODULES = {
     "models": "accelerator.models",
     "parity": "accelerator.parity",
     "train_step": "train_step",
+    "group": "accelerator.step",
     "encode": "encode",
     "search": "search",
     "memory": "accelerator.step",
@@ -30,7 +32,11 @@ _MODULES = {
     "flags": "accelerator.step",
 }
 _ONE_ROW = ("train_step",)
-_TOGETHER = ("memory", "flags")  # all parts of a kind in one table; the others have one each
+_TOGETHER = (
+    "group",
+    "memory",
+    "flags",
+)  # all parts of a kind in one table; the others have one each
 
 
 def _tables_of(kind: str, parts: Sequence[Row]) -> list[str]:

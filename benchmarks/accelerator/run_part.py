@@ -41,15 +41,16 @@ def limit_of(part: MeasuredPart, later: Sequence[MeasuredPart], left: float) -> 
 
     As long as `most` if what it leaves is what later parts are expected to need, else as long as it
     is expected to take: the first parts say most, and half the time of one gives nothing. Spare
-    parts get what is left.
+    parts get what later parts are not expected to need.
 
     Args:
         part: the one.
         later: those after it.
         left: seconds of the whole that are left.
     """
-    reserved = 0.0 if part.spare else sum(one.expected for one in later if not one.spare)
-    return min(part.most, max(left - reserved, min(left, part.expected)))
+    reserved = sum(one.expected for one in later if not one.spare)
+    least = 0.0 if part.spare else min(left, part.expected)
+    return min(part.most, max(left - reserved, least))
 
 
 def run_part(part: MeasuredPart, json: Path, limit: float, log: Path) -> EndedPart:

@@ -5,9 +5,11 @@ had given out, over the whole process. Flags of XLA are those of the environment
 
     python -m benchmarks.accelerator.step --data OUT/prepared/dataset --encoder FOLDER
     XLA_FLAGS=--xla_gpu_enable_triton_gemm=false python -m benchmarks.accelerator.step ...
+    python -m benchmarks.accelerator.step ... --pairs 4096 --cache-chunks 16     # a large group
 """
 
 import argparse
+import dataclasses
 import os
 import statistics
 import sys
@@ -21,7 +23,9 @@ from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.dataset.store import read_manifest
 from data_pipeline.process import peak_memory
 
-_SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device")
+_SETTINGS = ("encoder", "dtype", "relations", "row_length", "flags", "device") + (
+    *("terms", "cache_chunks"),
+)
 _USUAL = "none"  # flags
 
 
@@ -69,7 +73,14 @@ def measure(args: argparse.Namespace) -> list[Row]:
         relations=max(args.relations, len(manifest.relations)),
         dtype=args.dtype,
         dropout=True,
+        cache_chunks=args.cache_chunks,
     )
+    if args.pairs:
+        one = dataclasses.replace(
+            work.spec, draw="synonyms", groups=1, triplets=args.pairs, repeats=1
+        )
+        without = dataclasses.replace(work.coder, mu=0.0)
+        work = dataclasses.replace(work, spec=one, coder=without, relations=0)
     ours = Ours(work)
     ours.wait()
     before = _memory_in_use()
@@ -95,6 +106,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
             "relations": work.relations,
             "row_length": work.spec.row_length,
             "terms": work.spec.terms,
+            "cache_chunks": work.cache_chunks,
             "flags": args.flags,
             "device": jax.devices()[0].device_kind,
             "rows": list(compile_s),
@@ -120,11 +132,11 @@ def table(rows: Sequence[Row]) -> str:
     first: dict[tuple[str, ...], float] = {}
     for row in rows:
         planned, used = row["planned"] or {}, row["used"] or {}
-        work = tuple(str(row[name]) for name in ("encoder", "dtype", "relations", "device"))
+        names = ("encoder", "dtype", "terms", "relations", "device")
+        work = tuple(str(row[name]) for name in names)
         usual = first.setdefault(work, row["step_s"])
         cells = [
-            f"{row['encoder']}, {row['dtype']}, {row['terms']:,} terms, {row['relations']:,} "
-            "matrices",
+            f"{row['encoder']}, {row['dtype']}, {row['terms']:,} terms, {_parts_of(row)}",
             f"`{row['flags']}`" if row["flags"] != _USUAL else _USUAL,
             f"{row['step_s']:.4f}",
             f"{min(row['rounds_s']):.4f}-{max(row['rounds_s']):.4f}",
@@ -146,6 +158,13 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def _parts_of(row: Row) -> str:
+    """What else tells a row's work, in words."""
+    if row["relations"]:
+        return f"{row['relations']:,} matrices"
+    return "one group" + (f" in {row['cache_chunks']} chunks" if row["cache_chunks"] > 1 else "")
+
+
 def _giga(size: Any) -> str:
     """Bytes in billions; "-" where they are not known."""
     return f"{size / 1e9:.2f}" if size else "-"
@@ -158,6 +177,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--encoder", type=Path, required=True, help="folder of a BERT")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--relations", type=int, default=1_200, help="matrices (default: 1200)")
+    parser.add_argument(
+        "--pairs", type=int, default=0, help="one group of so many pairs of synonyms instead"
+    )
+    parser.add_argument("--cache-chunks", type=int, default=1, help="of train (default: 1)")
     parser.add_argument("--flags", default=_USUAL, help="what the table calls XLA's flags")
     parser.add_argument("--batches", type=int, default=2, help="different ones (default: 2)")
     parser.add_argument("--steps", type=int, default=20, help="in a round (default: 20)")

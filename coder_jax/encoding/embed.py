@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer
 
+from coder_jax.devices.hosts import host_count, host_index
 from coder_jax.devices.mesh import local_mesh, replicated
 from coder_jax.models.bert import Bert
 from coder_jax.models.names import (
@@ -231,6 +234,32 @@ def embed_distinct(
     places = np.fromiter((slot[term] for term in terms), np.int64, len(terms))
     repeated = aligned((len(terms), width), np.float32)
     return np.take(vectors, places, axis=0, out=repeated, mode="clip")  # "raise" would copy
+
+
+def embed_on_all_hosts(encode: Callable[[list[str]], np.ndarray], strings: list[str]) -> np.ndarray:
+    """float32 [n, D]: the vectors of strings, of which each host of a run encodes its share.
+
+    All hosts call it with the same strings and an encoder of the same parameters. A vector depends
+    on the other strings of its host by rounding alone.
+
+    Raises:
+        Stopped: on all hosts, if one of them was asked to stop meanwhile.
+    """
+    hosts = host_count()
+    if hosts == 1 or not strings:
+        return encode(strings)
+    mine: np.ndarray | None = None
+    with suppress(process.Stopped):
+        # The last ones again where they do not divide: all have as many.
+        share = range(host_index(), -(-len(strings) // hosts) * hosts, hosts)
+        mine = encode([strings[min(number, len(strings) - 1)] for number in share])
+    if multihost_utils.process_allgather(np.int32(mine is None)).any():
+        raise process.Stopped
+    by_host = multihost_utils.process_allgather(mine)
+    vectors = aligned((len(strings), by_host.shape[2]), np.float32)
+    for host, part in enumerate(by_host):
+        vectors[host::hosts] = part[: len(range(host, len(strings), hosts))]
+    return vectors
 
 
 def embed_chunks(

@@ -1052,8 +1052,21 @@ class HeldOut:
         return self.scores_of(TermEncoder(bert, self.tokenizer, self.settings))
 
     def scores_of(self, encoder: TermEncoder) -> dict[str, float]:
-        """The same scores for any encoder."""
-        scores = evaluate_normalization(encoder.encode, self.benchmark).scores
+        """The same scores for any encoder.
+
+        All hosts of a run call it: each encodes its share, the first searches. The others give {}.
+        """
+        from coder_jax.devices.hosts import is_first
+        from coder_jax.encoding.embed import embed_on_all_hosts
+
+        encode: Encode = encoder.encode
+        strings = self.benchmark.keys(TERMS)
+        if len(strings) <= _ENCODED_AT_ONCE:  # of more the vectors are not held at once
+            vectors = embed_on_all_hosts(encode, strings)
+            encode = _encoded_at_once(lambda _: vectors, strings)
+        if not is_first():
+            return {}
+        scores = evaluate_normalization(encode, self.benchmark).scores
         rounded = {name: round(scores[name], 4) for name in ("acc@1", "acc@5", "mrr")}
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 

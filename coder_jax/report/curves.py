@@ -68,7 +68,9 @@ _LABELS = {
 }
 # The method that answered the mentions, where a run reports several.
 _FOUND_BY = {"heldout": "nearest term", "classes": "class"}
-_NO_METRICS = ("step", "seconds", "step_seconds", "compile_s", "peak_memory_gb", "eval")
+_NO_METRICS = ("step", "seconds", "step_seconds", "peak_memory_gb", "eval") + (
+    *("compile_s", "save_s", "eval_s", "refresh_s"),
+)
 
 Points = Sequence[tuple[int, float]]
 

@@ -519,6 +519,8 @@ class BneSystem(System):
                 self.config(view.recorded_start),
             )
             reader = NameReader(config, view.params["encoder"], alphabet, words)
+            if self.development and not is_first():
+                return {}
             return {name: scores_of(TermEncoder(reader, None, settings))}
 
         return score

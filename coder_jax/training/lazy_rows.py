@@ -128,7 +128,8 @@ class MissedSteps:
             rows = (-1,) + (1,) * (leaf.ndim - 1)
             decay = {"mu": config.b1, "nu": config.b2}.get(_moment(path))
             if decay is not None:
-                return leaf * decay ** (now - since_V).astype(jnp.float32).reshape(rows)
+                kept = decay ** (now - since_V).astype(jnp.float32).reshape(rows)
+                return (leaf * kept).astype(leaf.dtype)
             mean, square = (moments[name, _inside(self.name, path)] for name in ("mu", "nu"))
             # A row that never had a gradient has zero moments and stays: 0 / tiny.
             moved = sum(

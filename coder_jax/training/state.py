@@ -61,7 +61,8 @@ def make_optimizer(
     config: OptimizerConfig, parts: Mapping[str, Part]
 ) -> optax.GradientTransformation:
     """The optimizer of the trained parts: {part: arrays}, without fixed ones."""
-    moments = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
+    moments: dict[str, Any] = {"b1": config.b1, "b2": config.b2, "eps": config.eps}
+    moments["mu_dtype"] = config.first_moment
     optimizers: dict[Any, optax.GradientTransformation] = {}
     for name, part in parts.items():
         if part.rate is None:

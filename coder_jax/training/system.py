@@ -107,9 +107,9 @@ Loss = Callable[[Params, Tree, Batch, StepKey], tuple[jax.Array, tuple[Tree, dic
 class View:
     """A run at one of its steps.
 
-    For scores its arrays are whole, on one device of the first host; for a refresh they lie as they
-    do in training. Rows that catch up (`Part.untouched`) are as when they were last used, but for
-    the last step.
+    For scores its arrays are whole, on one device of each host; for a refresh they lie as they do
+    in training. Rows that catch up (`Part.untouched`) are as when they were last used, but for the
+    last step.
     """
 
     step: int
@@ -123,7 +123,8 @@ class View:
     """What the scores and the refresh of a step both need: who makes it first leaves it here."""
 
 
-# The scores of a run: {"benchmark": {"metric": value}}. Raises Stopped if asked to stop.
+# The scores of a run: {"benchmark": {"metric": value}}. All hosts call it, so that they can share
+# the work; those of the first count, and the others may give none. Raises Stopped if asked to stop.
 Scorer = Callable[[View], dict[str, dict[str, float]]]
 
 
@@ -413,6 +414,9 @@ class OptimizerConfig:
     """Decay of Adam's mean of the squared gradient."""
     eps: float = 1e-8
     """Added to the denominator of Adam's step."""
+    first_moment: Literal["float32", "bfloat16"] = "float32"
+    """How Adam's mean of the gradient is stored; bfloat16 takes 2 bytes a weight, not 4. The mean
+    of the square stays float32: bfloat16 would lose its small changes."""
 
     def resolved_for(self, source: BatchSource) -> Self:
         """The same in whole steps, as the epochs of the data have them; BadInput as of

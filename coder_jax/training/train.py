@@ -88,7 +88,7 @@ class _Window:
         self.terms, self.schedule, self.safe = terms, schedule, safe
         self.pace = pace or _Pace()
         self.under_way: tuple[int, dict[str, jax.Array]] | None = None
-        self.compiled = 0.0
+        self.pauses = dict.fromkeys(("compile_s", "save_s", "eval_s", "refresh_s"), 0.0)
         self.restart()
 
     def restart(self) -> None:
@@ -106,19 +106,14 @@ class _Window:
         self.waited += time.monotonic() - began
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Time in this block does not count as training."""
+    def paused(self, kind: str = "") -> Iterator[None]:
+        """Time in this block does not count as training; a kind of `pauses` adds it up."""
         began = time.monotonic()
         yield
-        self.pause += time.monotonic() - began
-
-    @contextlib.contextmanager
-    def compiling(self) -> Iterator[None]:
-        """Time in this block is that of compilations."""
-        with self.paused():
-            began = time.monotonic()
-            yield
-            self.compiled += time.monotonic() - began
+        seconds = time.monotonic() - began
+        self.pause += seconds
+        if kind:
+            self.pauses[kind] += seconds
 
     def add(
         self, step: int, metrics: dict[str, jax.Array], *, fill: float, lengths: np.ndarray
@@ -156,7 +151,7 @@ class _Window:
 
         `step_seconds`: of the window, pauses left out. `tokens_per_s`: that are no padding, where
         terms are packed. `tflop_per_s`: of one device, where the operations are known; `mfu`: their
-        share of its peak. `peak_memory_gb`, `compile_s`: since the process began.
+        share of its peak. `peak_memory_gb` and the `pauses`: since the process began.
         """
         step = self.under_way[0] if self.under_way else 0
         self.check()
@@ -171,8 +166,8 @@ class _Window:
             "fill": float(np.mean(self.fills)),
             "data_wait": self.waited / seconds,
             "step_seconds": seconds,
-            "compile_s": self.compiled,
             "peak_memory_gb": peak_gigabytes(),
+            **self.pauses,
         }
         if self.tokens:
             values["tokens_per_s"] = self.tokens / self.pace.share / seconds
@@ -277,9 +272,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 peak=run.peak_tflops or peak_tflops(),
             ),
         )
-        with window.compiling():
+        with window.paused("compile_s"):
             needed = step_of_run.compile(source, source.plan.sizes[0])
-        log(f"{needed}; compiled in {window.compiled:.0f} s")
+        log(f"{needed}; compiled in {window.pauses['compile_s']:.0f} s")
 
         # ---- State: 1. this run's newest checkpoint; 2. --from; 3. the start's own files ----
         # What is opened last is closed first: a slow service must not keep a checkpoint waiting.
@@ -335,7 +330,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             if score is None:
                 return {}
             window.check()  # do not score what a loss that is not finite has touched
-            with window.paused():
+            with window.paused("eval_s"):
                 view = View(
                     step=step,
                     params=step_of_run.one_host(
@@ -347,9 +342,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     computed=refresh.computed_after(step),
                 )
                 found: dict[str, dict[str, float]] = {}
-                if is_first():  # one host's devices; the others wait
-                    with contextlib.suppress(Stopped):
-                        found = score(view)
+                with contextlib.suppress(Stopped):
+                    found = score(view)
                 found = first_decides(found)
             if found:
                 metrics_log.write(step, {"eval": found})
@@ -372,7 +366,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             """Save the state after a step."""
             nonlocal notes
             window.check()
-            with window.paused():
+            with window.paused("save_s"):
                 outputs = proved(proof, state.params, state.extra, step_of_run.one_host)
                 notes = msgspec.structs.replace(notes, proof=outputs)
                 files.publish()  # before: what a checkpoint goes on from is there with it
@@ -392,7 +386,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         window.restart()
         for step in range(first_step + 1, steps + 1):
             if step - 1 == first_step or refresh.due(step - 1):
-                with window.paused():
+                with window.paused("refresh_s"):
                     source, index = refresh.at(step - 1, state, source, notes.index)
                     notes = msgspec.structs.replace(notes, index=index)
                     batches = feed(source, step - 1, refresh.until(step - 1, steps))
@@ -400,7 +394,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 fed = next(batches)
             if fed.rows not in step_of_run.compiled:
                 try:
-                    with window.compiling():
+                    with window.paused("compile_s"):
                         step_of_run.compile(source, fed.rows)
                 except BadInput:  # it does not fit: what was learnt so far is kept
                     save(step - 1, state)

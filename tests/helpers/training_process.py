@@ -189,6 +189,7 @@ def newest(out: Path) -> int:
 # What metrics say of the machine, not of the run.
 CHANCE = {"seconds", "time", "terms_per_s", "tokens_per_s", "tflop_per_s", "data_wait"}
 CHANCE |= {"step_seconds", "goodput", "compile_s", "peak_memory_gb"}
+CHANCE |= {"save_s", "eval_s", "refresh_s"}
 
 
 def assert_nothing_lost(out, checkpoints=99):

@@ -956,7 +956,11 @@ class _HeldOutClasses:
         )
 
     def scores(self, view: View) -> dict[str, float]:
-        """The scores of a run at one of its steps, and the number of classes."""
+        """The scores of a run at one of its steps, and the number of classes; {} on further
+        hosts.
+        """
+        if not is_first():
+            return {}
         classifier = ConceptClassifier(
             self.encoder(view.params["encoder"], view.recorded_start),
             {**view.params["head"], **(view.extra or view.params["statistics"])},

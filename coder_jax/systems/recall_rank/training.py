@@ -426,6 +426,8 @@ class RecallSystem(EncoderSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
+            if not is_first():
+                return {}
             generator = self.generator(view.params, view.recorded_start, source)
             names = generator.encode(list(data.names.strings), progress=True)
             if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
@@ -596,6 +598,8 @@ class RankSystem(EncoderSystem):
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
+            if not is_first():
+                return {}
             graph, _ = split_encoder(self.structure(view.recorded_start))
             found = probabilities(
                 merge_encoder(graph, view.params["encoder"]),

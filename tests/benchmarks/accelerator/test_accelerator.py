@@ -228,6 +228,9 @@ def test_all_of_it_at_its_smallest(repo, tmp_path, hpo_path, minilm_path):
     assert train["largest_difference"] < 1e-4
     (memory,) = rows["memory, tiny, bfloat16"]["rows"]
     assert memory["planned"]["all"] > 0 and memory["compile_s"][0] > 0
+    plain, cached = (rows[f"group, tiny, 8 pairs, {n} chunks"]["rows"][0] for n in (1, 2))
+    assert plain["terms"] == cached["terms"] == 16 and plain["relations"] == 0
+    assert plain["losses"] == pytest.approx(cached["losses"], rel=1e-2)
     (flag,) = rows["xla_gpu_enable_triton_gemm=false"]["rows"]
     assert flag["flags"] == "xla_gpu_enable_triton_gemm=false"
     refused = {row["way"]: row["refused"] for row in rows["attention"]["rows"]}

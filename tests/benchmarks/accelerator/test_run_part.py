@@ -125,6 +125,8 @@ def test_a_part_has_all_the_time_that_later_parts_do_not_need():
     assert run_part.limit_of(first, later, 60) == 30  # 30 are kept for the later one
     assert run_part.limit_of(first, later, 20) == 10  # the first gets what it needs
     assert run_part.limit_of(later[1], [first], 50) == 20  # a spare part gets what there is
+    assert run_part.limit_of(later[1], [first], 15) == 5  # without what a later part needs
+    assert run_part.limit_of(later[1], [first], 5) == 0
     assert run_part.limit_of(first, later, -5) <= 0
 
 

@@ -11,6 +11,7 @@ ROW = {
     "dtype": "bfloat16",
     "relations": 1200,
     "terms": 2048,
+    "cache_chunks": 1,
     "device": "a card",
     "flags": step._USUAL,
     "compile_s": [31.04, 29.5],
@@ -61,6 +62,8 @@ def test_the_table_has_each_flag_beside_the_step_without():
     assert "| 0.3000 | 0.0700-0.0900 | 1.000 |" in lines[2]  # another work
     assert "| 0.2000 | 0.0700-0.0900 | 1.000 |" in lines[3]  # another device
     assert "on the host: 4.20, 4.20, 4.20, 4.20 GB" in text
+    groups = step.table([ROW | {"relations": 0}, ROW | {"relations": 0, "cache_chunks": 16}])
+    assert "2,048 terms, one group |" in groups and "one group in 16 chunks |" in groups
 
 
 @pytest.mark.parametrize(("size", "text"), [(None, "-"), (1_234_000_000, "1.23")])

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from host_pair import Pair
 from tiny_bert import TERMS, TINY, write_tokenizer
 
 from coder_jax.encoding import embed
@@ -14,6 +15,7 @@ from coder_jax.encoding.embed import (
     _block_vectors,
     _pad_terms,
     embed_chunks,
+    embed_on_all_hosts,
     embed_terms,
     embed_tokens,
     place,
@@ -233,3 +235,42 @@ def test_terms_longer_than_a_window_come_after_many_short_ones(monkeypatch):
     assert {
         block.window for batch in _batches_by_length(tokens, start, 8, 2) for block in batch
     } == {256}
+
+
+# -------------------------------------------------------------------------------------------------
+# The hosts of a run encode together.
+
+ON_TWO = """
+from coder_jax.encoding.embed import embed_on_all_hosts
+seen = []
+def encode(strings):
+    seen.append(list(strings))
+    if me == 1 and "stop" in strings:
+        raise stopping.Stopped
+    return np.array([[ord(one[0]), len(one)] for one in strings], np.float32)
+strings = ["a", "bb", "ccc", "d", "ee"]
+vectors = embed_on_all_hosts(encode, strings)
+assert vectors.tolist() == [[97, 1], [98, 2], [99, 3], [100, 1], [101, 2]], vectors
+assert embed_on_all_hosts(encode, ["f"]).tolist() == [[102, 1]]
+print("seen", seen)
+try:
+    embed_on_all_hosts(encode, ["go", "stop"])
+except stopping.Stopped:
+    print("both stop")
+"""
+
+
+@pytest.mark.slow
+def test_each_of_two_hosts_encodes_its_share_and_both_stop_together(repo, tmp_path):
+    run = Pair(ON_TWO, repo, tmp_path)
+    assert run.wait() == [0, 0], run.output
+    assert "seen [['a', 'ccc', 'ee'], ['f']]" in run.output[0]
+    assert "seen [['bb', 'd', 'ee'], ['f']]" in run.output[1]
+    assert all("both stop" in text for text in run.output), run.output
+
+
+def test_one_host_encodes_all_as_they_are():
+    assert embed_on_all_hosts(lambda strings: np.ones((len(strings), 2)), ["a", "a"]).shape == (
+        2,
+        2,
+    )

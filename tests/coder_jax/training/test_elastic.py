@@ -169,3 +169,15 @@ def test_hosts_that_were_started_differently_say_so(inputs, tmp_path):
     assert statuses(start(inputs, out, 2, of_last=("--save-steps", "7"))) == [2, 2]
     assert "save_steps is 7 on host 1, but 100 on host 0" in (tmp_path / "run-1.log").read_text()
     assert not out.exists()
+
+
+@pytest.mark.slow
+def test_two_processes_share_an_evaluation_and_find_the_scores_of_one(inputs, tmp_path):
+    """Each encodes half of the held-out terms and of the dictionary; the first one searches."""
+    scores, flags = [], ("--eval-steps", "20")
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        assert statuses(start(inputs, out, processes, flags)) == [0] * processes
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        scores.append({line["step"]: line["eval"] for line in lines if "eval" in line})
+    assert scores[0].keys() == {0, 20, 40} and scores[0] == scores[1]

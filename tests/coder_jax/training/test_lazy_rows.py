@@ -94,6 +94,23 @@ def test_lazy_is_dense(number):
         assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(a - before) + rounding, path
 
 
+def test_a_first_moment_in_bfloat16_catches_up_but_for_its_rounding():
+    """A value has 8 binary digits; dense Adam rounds after each of the 30 steps, lazy once."""
+    states = []
+    for moment in ("float32", "bfloat16"):
+        config = dataclasses.replace(CONFIG, first_moment=moment)
+        state = new_state(PARTS, config)
+        for relations in steps_of(30):
+            state = take_step(state, relations, PARTS, config)
+        states.append(rows_of(PARTS, config).settled(state))
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(states[0]), jax.tree.leaves(states[1]), strict=True
+    ):
+        is_first = any(getattr(key, "name", "") == "mu" for key in path)
+        assert b.dtype == (jnp.bfloat16 if is_first else a.dtype), path
+        assert np.linalg.norm(a - b.astype(a.dtype)) <= 0.02 * np.linalg.norm(a), path
+
+
 @pytest.mark.slow
 def test_lazy_is_dense_where_a_run_is_made_longer():
     """At step 50 of 60 a run becomes one of 400 steps: what was missed before has the old rates."""

@@ -183,6 +183,23 @@ def test_nor_in_bfloat16_but_for_its_rounding(dataset):
     assert again[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-3)
 
 
+def test_a_step_takes_its_state_over_and_nothing_from_the_host(dataset):
+    """A buffer that could not be donated would be a warning, which is an error in tests."""
+    step, state = step_of(CODER, devices=2)
+    maker = BatchMaker(dataset, CODER.batch, step.cut)
+    rows = maker.plan.ample
+    step.compile(maker, rows)
+    (batch,) = maker.batches(0, 1)
+    placed = put_batch(step.mesh, step.cut, batch, maker.packed)
+    size = sum(leaf.addressable_data(0).nbytes for leaf in jax.tree.leaves(state))
+    assert step.compiled[rows].memory_analysis().alias_size_in_bytes == size
+    after, _ = step(state, placed, rows)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+    on_host = placed | {"tokens": np.asarray(placed["tokens"])}
+    with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
+        step(after, on_host, rows)
+
+
 @pytest.mark.slow
 def test_what_chunks_save(dataset):
     """Memory beside state and batch, as the compiler plans it."""
