@@ -97,6 +97,14 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RatedPairs:
+    """Pairs that people rated (`similarity`), in the order of their file."""
+
+    cosines: list[Cosine]  # 0 for a pair without two vectors
+    ratings: dict[str, list[float]]  # by the name of the score that compares them with the cosines
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRecord(Generic[E]):
     """The result of one benchmark with one encoder."""
 
@@ -114,6 +122,7 @@ class EvaluationRecord(Generic[E]):
     # 95 % intervals of scores (results.py), where the kind has them.
     intervals: dict[str, Interval] = field(default_factory=dict)
     answers: Answers | None = None  # of normalization
+    pairs: RatedPairs | None = None  # of similarity
     mentions_per_s: float | None = None  # of mentions of several concepts, by a generator
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())

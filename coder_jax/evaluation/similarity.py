@@ -13,7 +13,7 @@ import numpy as np
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import SIMILARITY, PublishedRow
-from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord, RatedPairs
 from coder_jax.evaluation.results import ABOUT, Row, Table, half, published_rows, spearman_interval
 from coder_jax.evaluation.vectors import TERMS, Vectors
 from data_pipeline.files.tables import content_hash, read_rows, tab_separated
@@ -45,6 +45,7 @@ class _SimilarityResult:
     missing: int = 0
     retired: int = 0
     intervals: dict[str, list[float]] = field(default_factory=dict)
+    rated: RatedPairs | None = None
 
 
 def _score_similarity(
@@ -100,6 +101,8 @@ def _evaluate_similarity(
     sides = {"spearman": (cosines, human)}
     for group, ratings in benchmark.groups.items():
         sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
+    ratings = {name: human.tolist() for name, (_, human) in sides.items()}
+    rated = RatedPairs(cosines=cosines.tolist(), ratings=ratings)
     if not both.all():
         sides["spearman_known"] = cosines[both], human[both]
     scores: dict[str, float | None] = {}
@@ -109,7 +112,8 @@ def _evaluate_similarity(
         scores[name] = _score_similarity(*pairs).scores["spearman"] if enough else None
         if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
             intervals[name] = found
-    return _SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
+    missing = int((~both).sum())
+    return _SimilarityResult(len(first), scores, missing, retired, intervals, rated)
 
 
 def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
@@ -140,6 +144,7 @@ def _similarity_record(
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
         },
         encoder=encoder,
+        pairs=result.rated,
     )
 
 
