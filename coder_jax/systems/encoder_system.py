@@ -588,7 +588,9 @@ class EncoderSystem(System):
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         _check_encoder(run, "the run to start from")
         trained = run.params["encoder"]
-        kept = {number: trained["layers"][number] for number in range(config["num_hidden_layers"])}
+        kept = {
+            number: trained["layers"][number] for number in range(read_config(config).num_layers)
+        }
         return self.start_to_record(encoder, source.manifest), {
             "encoder": {**trained, "layers": kept}
         }
