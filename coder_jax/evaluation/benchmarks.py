@@ -11,6 +11,7 @@ from typing import Any
 from coder_jax.evaluation.annotated_text import AnnotatedText
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.case_studies import CaseStudy
+from coder_jax.evaluation.coded_terms import CodedTerms
 from coder_jax.evaluation.concepts import ConceptSet
 from coder_jax.evaluation.given_groups import Quaero
 from coder_jax.evaluation.links import LinkBenchmark
@@ -40,6 +41,7 @@ BENCHMARKS: tuple[type[Benchmark], ...] = (
     Mentions,
     Folds,
     XlBel,
+    CodedTerms,
     SimilarityBenchmark,
     Quaero,
     Mantra,

@@ -157,10 +157,12 @@ def _similarity_record(
 #   MayoSRS),
 #   or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
 #   CUI1 and CUI2, where the file has them, let concept vectors be compared.
+# - TSV with a header, as EHR-Rel is distributed: snomed_label_1, snomed_label_2, mean_rating.
 
 _COLUMNS = ("Term1", "Term2")
 _NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
 _MEAN, _GROUPS = "Mean", ("Physicians", "Coders")
+_EHR_REL = ("snomed_label_1", "snomed_label_2", "mean_rating")
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,18 @@ class SimilarityBenchmark(Benchmark):
 
     kind: ClassVar[str] = "similarity"
     formats: ClassVar[str] = (
-        "pairs:    a TSV file of term1<TAB>term2<TAB>score, or a CSV file with Term1, Term2, Mean"
+        "pairs:    a TSV file of term1<TAB>term2<TAB>score, a CSV file with Term1, Term2, Mean, "
+        "or a TSV file of EHR-Rel"
     )
     about: ClassVar[str] = """\
-pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
-          by Spearman's rank correlation of cosines and human scores."""
+pairs     a TSV file of term1<TAB>term2<TAB>score, the CSV files of UMNSRS and MayoSRS, or the
+          TSV files of EHR-Rel. Scored by Spearman's rank correlation of cosines and human
+          scores."""
     published: ClassVar[tuple[PublishedRow, ...]] = SIMILARITY
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return False  # its columns have no header that is only theirs
+        return {*_EHR_REL} <= {*found.header}  # others have no header that is only theirs
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
@@ -266,7 +270,10 @@ def _read_pairs(name: str, path: Path) -> SimilarityBenchmark:
     """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
     rows = tab_separated(path)
     is_csv = len(rows[0][1]) == 1
-    pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
+    if {*_EHR_REL} <= {name.lower() for name in rows[0][1]}:
+        pairs, groups = _pairs_of_ehr_rel(path, rows), ()
+    else:
+        pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
     ratings = []
     for pair in pairs:
         values = [_number(rating) for rating in pair.ratings]
@@ -309,6 +316,21 @@ def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
                 "term1<TAB>term2<TAB>score"
             )
     return [_Pair(f"{path}:{number}", a, b, (score,)) for number, (a, b, score) in rows]
+
+
+def _pairs_of_ehr_rel(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
+    (_, header), *others = rows
+    places = [[name.lower() for name in header].index(name) for name in _EHR_REL]
+    pairs = []
+    for number, fields in others:
+        if len(fields) != len(header):
+            raise BadInput(
+                f"{path}:{number}: found {len(fields)} columns; expected {len(header)}, as in the "
+                "first line: fetch the file again"
+            )
+        first, second, rating = (fields[place].strip() for place in places)
+        pairs.append(_Pair(f"{path}:{number}", first, second, (rating,)))
+    return pairs
 
 
 def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:
