@@ -78,12 +78,17 @@ class EncodingOptions:
         ),
     ] = "float32"
     backend: Annotated[
-        Literal["jax", "onnx", "onnx-int8"],
+        Literal["jax", "onnx", "onnx-int8", "sentence-transformers"],
         Flag(
             "what runs the encoder; onnx and onnx-int8 read what `export --onnx --int8` wrote, on "
-            "the CPU"
+            "the CPU; sentence-transformers opens encoders of other architectures (pip install "
+            "'coder-jax[sentence-transformers]')"
         ),
     ] = "jax"
+    prompt: Annotated[
+        str | None,
+        Flag("put this before each cleaned term, as E5 wants 'query: ' (default: the model's)"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +120,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
         cleaning=options.cleaning,
         max_length=options.max_length,
         attend_padding=options.attend_padding or None,
+        prompt=options.prompt,
         dtype=arithmetic(options.dtype),
         backend=options.backend,
     )
