@@ -128,7 +128,6 @@ from coder_jax.evaluation.vectors import (
 )
 from coder_jax.export.relations import read_relations
 from coder_jax.models.bert_config import POOLINGS
-from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
 from data_pipeline.flags import Flag
@@ -138,7 +137,6 @@ from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cui
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.vector_files import Rows
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.normalization import NormalizationFold
     from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
@@ -556,25 +554,43 @@ def _compared(
         table = open_table(options.model, options.vectors_of, keys)
         yield table, vector_file_protocol(table)
         return
+    for pooling in options.poolings:
+        encoder = load_encoder(options.model, pooling, options)
+        protocol = encoder_protocol(encoder, options.model, encoder.weights_hash)
+        cache = not options.no_cache
+        yield encoded_for(benchmarks, encoder, beside, scratch, cache=cache), protocol
+
+
+def encoded_for(
+    benchmarks: Sequence[Benchmark],
+    encoder: TermEncoder,
+    beside: Path,
+    scratch: list[Path],
+    *,
+    cache: bool = True,
+) -> EncodedTerms:
+    """The vectors of all that benchmarks look up.
+
+    Args:
+      encoder: from a folder or the hub.
+      beside: the vectors that are not kept grow in files beside it.
+      scratch: gets the files that are to be removed at the end.
+      cache: whether the vectors of dictionaries are kept on this machine.
+    """
     # Features are not of unit length, and are encoded where they are scored.
     encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
     strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
     dictionaries = [one.dictionaries() for one in encoded]
     searched = [[term for one in many for term in one.terms] for many in dictionaries]
-    folder = find_folder(options.model)
+    for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
+        warn_of_languages(encoder, one)
     related = any(benchmark.takes_relations for benchmark in benchmarks)
-    relations = read_relations(folder) if related else None
-    for pooling in options.poolings:
-        encoder = load_encoder(options.model, pooling, options)
-        for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
-            warn_of_languages(encoder, one)
-        protocol = encoder_protocol(encoder, options.model, encoder.weights_hash)
-        terms = strings
-        vectors: Rows = np.zeros((0, encoder.width), np.float32)
-        if strings:
-            kept = [] if options.no_cache else searched
-            terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
-        yield EncodedTerms(encoder, terms, vectors, relations), protocol
+    relations = read_relations(encoder.folder) if related and encoder.folder else None
+    terms, vectors = strings, np.zeros((0, encoder.width), np.float32)
+    if strings:
+        kept = searched if cache else []
+        terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
+    return EncodedTerms(encoder, terms, vectors, relations)
 
 
 def _read_benchmarks(options: EvaluateOptions) -> list[Benchmark]:

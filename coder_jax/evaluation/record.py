@@ -154,15 +154,29 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
     """
     records = []
     for number, fields in enumerate(read_identity(Path(path), EVALUATION, _Records).records):
-        where, again = f"{path}: records[{number}]", f"make it again with `{EVALUATION.command}`"
-        encoder = fields.get("encoder")
-        by_file = isinstance(encoder, dict) and "keyed_by" in encoder
-        kind: Any = VectorFileProtocol if by_file else EncoderProtocol
-        record = typed(fields, EvaluationRecord[kind], where, again)
-        if record.dictionary is not None:
-            typed(record.dictionary, _DescribedDictionary, f"{where}.dictionary", again)
-        records.append(record)
+        again = f"make it again with `{EVALUATION.command}`"
+        records.append(typed_record(fields, f"{path}: records[{number}]", again))
     return records
+
+
+def typed_record(fields: dict[str, Any], where: str, again: str) -> EvaluationRecord:
+    """A record as JSON has it.
+
+    Args:
+      fields: what JSON told.
+      where: the place, for messages.
+      again: what to do about a broken one.
+
+    Raises:
+      BadInput: it is no such record.
+    """
+    encoder = fields.get("encoder")
+    by_file = isinstance(encoder, dict) and "keyed_by" in encoder
+    kind: Any = VectorFileProtocol if by_file else EncoderProtocol
+    record = typed(fields, EvaluationRecord[kind], where, again)
+    if record.dictionary is not None:
+        typed(record.dictionary, _DescribedDictionary, f"{where}.dictionary", again)
+    return record
 
 
 def installed_versions() -> dict[str, str]:
