@@ -2,7 +2,7 @@
 
 It prints a table, and writes all scores, with how they were measured, as JSON.
 
-The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
+The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R, ModernBERT or MPNet of
 Hugging Face; or, with --vectors-of, a file of word vectors (a term is the mean of its words) or of
 concept vectors, keyed by CUI; or a folder of skip-grams, whose names stand for themselves
 (--vectors-of names). What has no vector is counted. A benchmark is
@@ -95,8 +95,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-
 from coder_jax.commands.arguments import (
     MODEL,
     CacheOptions,
@@ -106,9 +104,9 @@ from coder_jax.commands.arguments import (
     Fusion,
     RankerOptions,
     check_one_model,
+    encoded_for,
     generators_of,
     load_encoder,
-    warn_of_languages,
 )
 from coder_jax.encoding.vector_files import encoder_protocol
 from coder_jax.evaluation import benchmarks as known
@@ -120,13 +118,10 @@ from coder_jax.evaluation.record import write_records
 from coder_jax.evaluation.vectors import (
     CONCEPTS,
     TERMS,
-    EncodedTerms,
     is_skip_grams,
     open_table,
     vector_file_protocol,
-    vectors_of_terms,
 )
-from coder_jax.export.relations import read_relations
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
@@ -559,38 +554,6 @@ def _compared(
         protocol = encoder_protocol(encoder, options.model, encoder.weights_hash)
         cache = not options.no_cache
         yield encoded_for(benchmarks, encoder, beside, scratch, cache=cache), protocol
-
-
-def encoded_for(
-    benchmarks: Sequence[Benchmark],
-    encoder: TermEncoder,
-    beside: Path,
-    scratch: list[Path],
-    *,
-    cache: bool = True,
-) -> EncodedTerms:
-    """The vectors of all that benchmarks look up.
-
-    Args:
-      encoder: from a folder or the hub.
-      beside: the vectors that are not kept grow in files beside it.
-      scratch: gets the files that are to be removed at the end.
-      cache: whether the vectors of dictionaries are kept on this machine.
-    """
-    # Features are not of unit length, and are encoded where they are scored.
-    encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
-    strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
-    dictionaries = [one.dictionaries() for one in encoded]
-    searched = [[term for one in many for term in one.terms] for many in dictionaries]
-    for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
-        warn_of_languages(encoder, one)
-    related = any(benchmark.takes_relations for benchmark in benchmarks)
-    relations = read_relations(encoder.folder) if related and encoder.folder else None
-    terms, vectors = strings, np.zeros((0, encoder.width), np.float32)
-    if strings:
-        kept = searched if cache else []
-        terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
-    return EncodedTerms(encoder, terms, vectors, relations)
 
 
 def _read_benchmarks(options: EvaluateOptions) -> list[Benchmark]:

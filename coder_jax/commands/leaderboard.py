@@ -40,8 +40,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from coder_jax.commands.arguments import DictionaryOptions, EncodingOptions, load_encoder
-from coder_jax.commands.evaluate import encoded_for
+from coder_jax.commands.arguments import (
+    DictionaryOptions,
+    EncodingOptions,
+    encoded_for,
+    load_encoder,
+)
 from coder_jax.encoding.vector_files import encoder_protocol
 from coder_jax.evaluation import benchmarks as known
 from coder_jax.evaluation.benchmark import Options

@@ -428,7 +428,7 @@ class TermEncoder:
         dtype: Any = jnp.float32,
         backend: Backend = "jax",
     ) -> TermEncoder:
-        """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
+        """Loads an export of ours, or any BERT, RoBERTa, ModernBERT, MPNet or DistilBERT.
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.ranks import GoldCounts, rank_values
@@ -180,6 +179,8 @@ def _differences_of_pairs(
     a: EvaluationRecord, b: EvaluationRecord, path_a: str, path_b: str, seed: int
 ) -> list[ScoreDifference]:
     """The difference of Spearman's rho by each kind of rating; see `spearman_differences`."""
+    from scipy.stats import rankdata  # not at the top: `--help` stays quick
+
     assert a.pairs and b.pairs
     if a.pairs.ratings != b.pairs.ratings:
         raise BadInput(
@@ -193,7 +194,7 @@ def _differences_of_pairs(
             continue
         sides = [np.array(side) for side in (a.pairs.cosines, b.pairs.cosines, ratings)]
         interval, p = spearman_differences(sides[0], sides[1], sides[2], seed)
-        place_a, place_b, place = map(scipy.stats.rankdata, sides)
+        place_a, place_b, place = map(rankdata, sides)
         nearer = np.abs(place_a - place) - np.abs(place_b - place)
         won, lost = int((nearer > 0).sum()), int((nearer < 0).sum())
         found.append(ScoreDifference(name, score_a, score_b, interval, p, len(ratings), won, lost))
@@ -250,6 +251,8 @@ def _difference(
     name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int
 ) -> ScoreDifference:
     """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
+    from scipy.stats import binomtest  # not at the top: `--help` stays quick
+
     pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
     changes = [other - one for one, other in pairs]
     every = np.concatenate(changes)
@@ -258,7 +261,7 @@ def _difference(
         shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
         p = _p_by_flips(shares, np.random.default_rng(seed))
     else:
-        p = float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
+        p = float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
     interval = intervals_of_means([{name: change} for change in changes], seed)[name]
     score_a, score_b = (float(np.mean([pair[i].mean() for pair in pairs])) for i in (0, 1))
     return ScoreDifference(name, score_a, score_b, interval, p, len(every), won, lost)
