@@ -366,7 +366,10 @@ def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> Te
 
     if model != TF_IDF and not system_name(model):
         return load_encoder(model, pooling, options)
-    settings = {"pooling": pooling, "cleaning": options.cleaning, "max-length": options.max_length}
+    settings = {
+        **{"pooling": pooling, "cleaning": options.cleaning},
+        **{"max-length": options.max_length, "prompt": options.prompt},
+    }
     given = [name for name, value in settings.items() if value is not None]
     if given and model == TF_IDF:
         raise BadInput(f"--{given[0]}: {TF_IDF} has no encoder; leave it out, or give an encoder")

@@ -148,7 +148,7 @@ def run(options: LeaderboardOptions) -> int:
         row = _row(entry, options.data, missing)
         if row is not None:
             _fill(row, columns, options)
-    _write_board(options, [one.name for one in sets], missing)
+    _write_board(options, models, sets, missing)
     return 0
 
 
@@ -208,6 +208,7 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
     speed_key = key_of(row.entry, row.files, columns[0].entry, columns[0].files)
     times = read_times(options.out)
     timed = row.entry.name in times and times[row.entry.name].key == speed_key
+    timed = timed or not _is_read(columns[0], options.data)  # nothing to measure it on
     if not todo and (timed or row.entry.vectors_of):
         tell(f"model {row.entry.name}: its scores are there")
         return
@@ -232,7 +233,7 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
             record=replace(record, path=column.entry.path),
         )
         write_cell(path, cell)
-    if not timed and _is_read(columns[0], options.data):
+    if not timed:
         speed = scorer.speed(columns[0], speed_key)
         if speed is not None:
             write_times(options.out, {**times, row.entry.name: speed})
@@ -388,12 +389,16 @@ def _machine() -> str:
 
 
 def _write_board(
-    options: LeaderboardOptions, order: Sequence[str], missing: list[BoardModel | BoardSet]
+    options: LeaderboardOptions,
+    models: Sequence[BoardModel],
+    sets: Sequence[BoardSet],
+    missing: list[BoardModel | BoardSet],
 ) -> None:
     """Writes the board of all cells that are there."""
     from coder_jax.report.board import board_page
 
-    cells = read_cells(options.out)
+    cells = read_cells(options.out, models, sets)
+    order = [one.name for one in sets]
     if not cells:
         raise BadInput(
             "found no encoder of the list that could be scored on a set; expected one: see above "

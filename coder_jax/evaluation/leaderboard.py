@@ -46,7 +46,7 @@ class BoardModel:
     name: str
     model: str  # a folder or a file below --data, or a hub id
     pooling: str | None = None
-    prompt: str = ""  # before each term, such as "query: "
+    prompt: str | None = None  # before each term, such as "query: "; None: as its folder says
     cleaning: str | None = None
     max_length: int | None = None
     attend_padding: bool = False
@@ -161,6 +161,11 @@ class BoardCell:
         return None if value is None else 100 * value
 
     @property
+    def prompt(self) -> str:
+        """What stood before each term."""
+        return getattr(self.record.encoder, "prompt", "") or ""
+
+    @property
     def interval(self) -> list[float] | None:
         """Its 95 % interval, on the same scale."""
         found = self.record.intervals.get(self.score)
@@ -187,13 +192,13 @@ def hash_of_files(path: Path) -> str:
 
 
 # What tells people of an entry, and changes no score.
-_TOLD = ("name", "licence", "about", "source", "needs", "counts", "language", "score")
+_TOLD = ("licence", "about", "source", "needs", "counts", "language", "score")
 
 
 def key_of(model: BoardModel, files_of_model: str, one: BoardSet, files_of_set: str) -> str:
     """The hash of all that a cell depends on: files, settings and protocol."""
     settings = [
-        {name: value for name, value in asdict(entry).items() if name not in _TOLD}
+        {name: value for name, value in asdict(entry).items() if name not in ("name", *_TOLD)}
         for entry in (model, one)
     ]
     whole = {"protocol": _PROTOCOL, "settings": settings, "files": [files_of_model, files_of_set]}
@@ -229,13 +234,24 @@ def write_cell(path: Path, cell: BoardCell) -> None:
     )
 
 
-def read_cells(out: Path) -> list[BoardCell]:
-    """All cells of a board."""
+def _as_told_now(entry: Entry, current: Mapping[str, Entry]) -> Entry:
+    """An entry with what the current list tells people of it."""
+    now = current.get(entry.name, entry)
+    return replace(entry, **{name: getattr(now, name) for name in _TOLD if hasattr(now, name)})
+
+
+def read_cells(
+    out: Path, models: Sequence[BoardModel] = (), sets: Sequence[BoardSet] = ()
+) -> list[BoardCell]:
+    """All cells of a board; what only tells people is as the lists have it now."""
     cells = []
+    rows, columns = {one.name: one for one in models}, {one.name: one for one in sets}
     for path in sorted((out / "cells").glob("*/[!.]*.json")):  # hidden: vectors that still grow
         one = read_identity(path, CELL, _CellFile)
         record = typed_record(one.record, str(path), f"remove it and run `{CELL.command}` again")
         given = {name: getattr(one, name) for name in ("key", "model", "set", "parameters")}
+        given["model"] = _as_told_now(one.model, rows)
+        given["set"] = _as_told_now(one.set, columns)
         cells.append(BoardCell(**given, record=record))
     return cells
 
@@ -367,10 +383,13 @@ def _differences(
     return found
 
 
-def _asked(cell: BoardCell) -> tuple[str, str, Any]:
-    """What two cells must share to be comparable: what is asked, and what is searched."""
+def _asked(cell: BoardCell) -> tuple[str, ...]:
+    """What two cells must share to be comparable: what is asked, in its order, and searched."""
     record = cell.record
-    return record.kind, record.content_hash, (record.dictionary or {}).get("content_hash")
+    order = record.answers.order if record.answers else ""
+    ratings = json.dumps(record.pairs.ratings) if record.pairs else ""
+    searched = str((record.dictionary or {}).get("content_hash"))
+    return record.kind, record.content_hash, searched, order, ratings
 
 
 def _notes(rows: Sequence[BoardRow], sets: Sequence[BoardSet]) -> Iterable[str]:
@@ -404,7 +423,7 @@ def csv_of(board: Board) -> str:
             lines.append(
                 {
                     **{"model": row.model.name, "id": row.model.model},
-                    **{"pooling": cell.record.encoder.pooling, "prompt": row.model.prompt},
+                    **{"pooling": cell.record.encoder.pooling, "prompt": cell.prompt},
                     **{"licence": row.model.licence, "parameters": row.parameters},
                     **{"set": name, "language": cell.set.language, "score": cell.score},
                     **{"value": _rounded(cell.value)},
@@ -494,8 +513,11 @@ def latex_of(board: Board) -> str:
     """A table for booktabs: a row for each encoder, its times in the last column."""
     heads = ["Encoder", "M", *(one.name for one in board.sets), "Mean", "terms/s"]
     best = {
-        name: max(row.cells[name].value or -1e9 for row in board.rows if name in row.cells)
-        for name in (one.name for one in board.sets)
+        one.name: max(
+            (value for row in board.rows if (value := _value_of(row, one.name)) is not None),
+            default=None,
+        )
+        for one in board.sets
     }
     lines = []
     for row in board.rows:
@@ -533,7 +555,12 @@ def latex_of(board: Board) -> str:
     )
 
 
-def _tex_cell(row: BoardRow, name: str, best: float) -> str:
+def _value_of(row: BoardRow, name: str) -> float | None:
+    """A row's score on a set, if it has one."""
+    return row.cells[name].value if name in row.cells else None
+
+
+def _tex_cell(row: BoardRow, name: str, best: float | None) -> str:
     """A score with half its interval, bold if it is the best, and the outcome of its test."""
     cell = row.cells.get(name)
     if cell is None or cell.value is None:

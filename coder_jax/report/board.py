@@ -63,8 +63,9 @@ def _shown(board: Board, row: BoardRow) -> dict[str, Any]:
             }
         )
     model = row.model
-    how = [f"pooling {next(iter(row.cells.values())).record.encoder.pooling}"]
-    how += [f"prompt {model.prompt!r}"] if model.prompt else []
+    first = next(iter(row.cells.values()))
+    how = [f"pooling {first.record.encoder.pooling}"]
+    how += [f"prompt {first.prompt!r}"] if first.prompt else []
     how += [f"by {model.backend}"] if model.backend != "jax" else []
     return {
         "name": model.name,

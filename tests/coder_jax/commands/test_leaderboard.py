@@ -181,6 +181,9 @@ def test_only_what_changed_is_scored_again(data, monkeypatch):
     models.write_text(models.read_text().replace('"MIT"', '"Apache-2.0"'))
     board(data)
     assert seen == [], "a licence changes no score"
+    whole = json.loads((data / "out" / "board.json").read_text())
+    shown = {row["model"]["name"]: row["model"]["licence"] for row in whole["rows"]}
+    assert shown["one & only"] == "Apache-2.0"
     models.write_text(models.read_text().replace("pain of ", "no pain of "))
     board(data)
     assert seen == [("toy", "no pain of "), ("pairs", "no pain of ")]
