@@ -50,6 +50,7 @@ _PURPOSES = {
     },
     "compare encoders": {
         "evaluate": "score an encoder on benchmarks, or compare the scores of two",
+        "leaderboard": "score every encoder of a list on every set, in one table",
         "report": "show scores, curves, maps and neighbours of an encoder in one HTML file",
     },
     "publish": {

@@ -259,6 +259,7 @@ _EXTRAS = {
     "torch": "torch",
     **dict.fromkeys(("gensim", "ahocorasick", "abbreviations", "bm25s", "ot"), "text"),
     **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
+    "sentence_transformers": "sentence-transformers",
     **dict.fromkeys(("matplotlib", "threadpoolctl"), "report"),
     **dict.fromkeys(("s3fs", "gcsfs"), "cloud"),
     **dict.fromkeys(("fastapi", "uvicorn"), "serve"),

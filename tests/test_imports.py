@@ -131,7 +131,15 @@ def test_core_and_extras_are_the_requirements(repo):
 
 
 EXTRAS = ("tensorflow", "tensorflow_datasets", "torch", "gensim")
-EXTRAS += ("ahocorasick", "abbreviations", "bm25s", "ot", "matplotlib", "s3fs")
+EXTRAS += (
+    "sentence_transformers",
+    "ahocorasick",
+    "abbreviations",
+    "bm25s",
+    "ot",
+    "matplotlib",
+    "s3fs",
+)
 # Libraries that are there take these along: it is coder_jax that must not ask for them.
 WITHOUT_EXTRAS = f"""
 import importlib.util, sys

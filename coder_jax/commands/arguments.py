@@ -6,7 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+
+import numpy as np
 
 from coder_jax.encoding.vector_files import DEFAULT_GB, LEAST_TERMS, LIMIT, kept_folder
 from coder_jax.encoding.vector_files import TERMS_PER_CHUNK as TERMS_PER_CHUNK
@@ -19,6 +23,9 @@ from data_pipeline.terminology.tf_idf import TF_IDF
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.vector_files import Rows
+    from coder_jax.evaluation.benchmark import Benchmark
+    from coder_jax.evaluation.vectors import EncodedTerms
     from coder_jax.systems.recall_rank.candidates import Generator
     from coder_jax.systems.recall_rank.ranking import Choice
     from data_pipeline.dataset.dictionary import Dictionary
@@ -78,12 +85,17 @@ class EncodingOptions:
         ),
     ] = "float32"
     backend: Annotated[
-        Literal["jax", "onnx", "onnx-int8"],
+        Literal["jax", "onnx", "onnx-int8", "sentence-transformers"],
         Flag(
             "what runs the encoder; onnx and onnx-int8 read what `export --onnx --int8` wrote, on "
-            "the CPU"
+            "the CPU; sentence-transformers opens encoders of other architectures (pip install "
+            "'coder-jax[sentence-transformers]')"
         ),
     ] = "jax"
+    prompt: Annotated[
+        str | None,
+        Flag("put this before each cleaned term, as E5 wants 'query: ' (default: the model's)"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +127,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
         cleaning=options.cleaning,
         max_length=options.max_length,
         attend_padding=options.attend_padding or None,
+        prompt=options.prompt,
         dtype=arithmetic(options.dtype),
         backend=options.backend,
     )
@@ -124,6 +137,43 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
     trained = f"; trained on terms in {_listed(encoder.languages)}" if encoder.languages else ""
     tell(f"terms become vectors by {encoder.settings}{trained}")
     return encoder
+
+
+def encoded_for(
+    benchmarks: Sequence[Benchmark],
+    encoder: TermEncoder,
+    beside: Path,
+    scratch: list[Path],
+    *,
+    cache: bool = True,
+) -> EncodedTerms:
+    """The vectors of all that benchmarks look up.
+
+    Args:
+      encoder: from a folder or the hub.
+      beside: the vectors that are not kept grow in files beside it.
+      scratch: gets the files that are to be removed at the end.
+      cache: whether the vectors of dictionaries are kept on this machine.
+    """
+    # Imported here, as only two verbs need them.
+    from coder_jax.evaluation.vectors import TERMS, EncodedTerms, vectors_of_terms
+    from coder_jax.export.relations import read_relations
+
+    # Features are not of unit length, and are encoded where they are scored.
+    encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
+    strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
+    dictionaries = [one.dictionaries() for one in encoded]
+    searched = [[term for one in many for term in one.terms] for many in dictionaries]
+    for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
+        warn_of_languages(encoder, one)
+    related = any(benchmark.takes_relations for benchmark in benchmarks)
+    relations = read_relations(encoder.folder) if related and encoder.folder else None
+    terms: Sequence[str] = strings
+    vectors: Rows = np.zeros((0, encoder.width), np.float32)
+    if strings:
+        kept = searched if cache else []
+        terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
+    return EncodedTerms(encoder, terms, vectors, relations)
 
 
 def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
@@ -316,7 +366,10 @@ def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> Te
 
     if model != TF_IDF and not system_name(model):
         return load_encoder(model, pooling, options)
-    settings = {"pooling": pooling, "cleaning": options.cleaning, "max-length": options.max_length}
+    settings = {
+        **{"pooling": pooling, "cleaning": options.cleaning},
+        **{"max-length": options.max_length, "prompt": options.prompt},
+    }
     given = [name for name, value in settings.items() if value is not None]
     if given and model == TF_IDF:
         raise BadInput(f"--{given[0]}: {TF_IDF} has no encoder; leave it out, or give an encoder")

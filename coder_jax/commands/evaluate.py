@@ -2,7 +2,7 @@
 
 It prints a table, and writes all scores, with how they were measured, as JSON.
 
-The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
+The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R, ModernBERT or MPNet of
 Hugging Face; or, with --vectors-of, a file of word vectors (a term is the mean of its words) or of
 concept vectors, keyed by CUI; or a folder of skip-grams, whose names stand for themselves
 (--vectors-of names). What has no vector is counted. A benchmark is
@@ -42,7 +42,9 @@ or a list that people have coded. In the model's folder, as cutoffs.json, `norma
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
 interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one, of MRR
-by 10,000 random changes of sign), and on how many mentions B is better (won) and worse (lost).
+by 10,000 random changes of sign, of the rho of rated pairs by 10,000 exchanges of the encoders'
+places), and on how many mentions or pairs B is better (won) and worse (lost). What cannot be
+compared in this way is told.
 Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
@@ -93,8 +95,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-
 from coder_jax.commands.arguments import (
     MODEL,
     CacheOptions,
@@ -104,9 +104,9 @@ from coder_jax.commands.arguments import (
     Fusion,
     RankerOptions,
     check_one_model,
+    encoded_for,
     generators_of,
     load_encoder,
-    warn_of_languages,
 )
 from coder_jax.encoding.vector_files import encoder_protocol
 from coder_jax.evaluation import benchmarks as known
@@ -118,15 +118,11 @@ from coder_jax.evaluation.record import write_records
 from coder_jax.evaluation.vectors import (
     CONCEPTS,
     TERMS,
-    EncodedTerms,
     is_skip_grams,
     open_table,
     vector_file_protocol,
-    vectors_of_terms,
 )
-from coder_jax.export.relations import read_relations
 from coder_jax.models.bert_config import POOLINGS
-from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.buckets import check_output, in_bucket
 from data_pipeline.files.whole import is_stdout, is_stream
 from data_pipeline.flags import Flag
@@ -136,7 +132,6 @@ from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cui
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.vector_files import Rows
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.normalization import NormalizationFold
     from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
@@ -554,25 +549,11 @@ def _compared(
         table = open_table(options.model, options.vectors_of, keys)
         yield table, vector_file_protocol(table)
         return
-    # Features are not of unit length, and are encoded where they are scored.
-    encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
-    strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
-    dictionaries = [one.dictionaries() for one in encoded]
-    searched = [[term for one in many for term in one.terms] for many in dictionaries]
-    folder = find_folder(options.model)
-    related = any(benchmark.takes_relations for benchmark in benchmarks)
-    relations = read_relations(folder) if related else None
     for pooling in options.poolings:
         encoder = load_encoder(options.model, pooling, options)
-        for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
-            warn_of_languages(encoder, one)
         protocol = encoder_protocol(encoder, options.model, encoder.weights_hash)
-        terms = strings
-        vectors: Rows = np.zeros((0, encoder.width), np.float32)
-        if strings:
-            kept = [] if options.no_cache else searched
-            terms, vectors = vectors_of_terms(encoder, strings, kept, beside, scratch)
-        yield EncodedTerms(encoder, terms, vectors, relations), protocol
+        cache = not options.no_cache
+        yield encoded_for(benchmarks, encoder, beside, scratch, cache=cache), protocol
 
 
 def _read_benchmarks(options: EvaluateOptions) -> list[Benchmark]:

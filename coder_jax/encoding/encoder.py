@@ -22,6 +22,7 @@ from coder_jax.encoding.readers import (
     ONNX_FILES,
     Backend,
     BertReader,
+    LibraryReader,
     NameReader,
     OnnxReader,
     within_positions,
@@ -382,7 +383,7 @@ class TermEncoder:
 
     def __init__(
         self,
-        bert: Bert | BertReader | NameReader | OnnxReader,
+        bert: Bert | BertReader | NameReader | OnnxReader | LibraryReader,
         tokenizer: Tokenizer | None,
         settings: EncoderSettings | None = None,
         report: LoadReport | None = None,
@@ -395,7 +396,7 @@ class TermEncoder:
         if isinstance(bert, Bert):
             assert tokenizer is not None, "a BERT has a tokenizer"
             bert = BertReader(bert, tokenizer)
-        self.reader: BertReader | NameReader | OnnxReader = bert
+        self.reader: BertReader | NameReader | OnnxReader | LibraryReader = bert
         self.settings, self.report = settings or EncoderSettings(), report
         bert.check(self.settings, report.source if report else "TermEncoder")
 
@@ -423,10 +424,11 @@ class TermEncoder:
         cleaning: str | None = None,
         max_length: int | None = None,
         attend_padding: bool | None = None,
+        prompt: str | None = None,
         dtype: Any = jnp.float32,
         backend: Backend = "jax",
     ) -> TermEncoder:
-        """Loads an export of ours, or any BERT, RoBERTa or ModernBERT, from a folder or the hub.
+        """Loads an export of ours, or any BERT, RoBERTa, ModernBERT, MPNet or DistilBERT.
 
         What is None comes from the folder: coder_jax.json of our exports, or the pooling and
         length of a sentence-transformers model, or else the paper's: [CLS], 32 tokens, and no
@@ -439,18 +441,28 @@ class TermEncoder:
           cleaning: rule set for terms, 'none' or 'paper'.
           max_length: longest term in tokens, [CLS] and [SEP] included.
           attend_padding: pad every term to max_length and attend to the padding.
+          prompt: what to put before each cleaned term, such as 'query: ' (E5).
           dtype: compute dtype, float32 or bfloat16.
           backend: 'jax', or 'onnx' or 'onnx-int8' for what `export --onnx --int8` has written: ONNX
-            Runtime is often faster on a CPU.
+            Runtime is often faster on a CPU. Or 'sentence-transformers', for any encoder that it
+            opens; its modules pool as the folder says, or by 'cls', 'mean' or 'last'.
 
         Raises:
           BadInput: no such model, another architecture, a tokenizer of another model, a pooling
             that the folder's files do not settle.
         """
+        changes = {
+            **{"cleaning": cleaning, "max_length": max_length},
+            **{"attend_padding": attend_padding, "prompt": prompt},
+        }
+        if backend == "sentence-transformers":
+            reader = LibraryReader(path_or_hub_id, pooling)
+            settings = EncoderSettings(reader.pooling, max_length=reader.max_length, prompt="")
+            encoder = cls(reader, None, settings.changed(**changes))
+            encoder.name, encoder.folder = str(path_or_hub_id), reader.folder
+            return encoder
         folder = find_folder(path_or_hub_id, onnx=backend != "jax")
-        settings = read_settings(folder, pooling=pooling).changed(
-            cleaning=cleaning, max_length=max_length, attend_padding=attend_padding
-        )
+        settings = read_settings(folder, pooling=pooling, prompt=prompt).changed(**changes)
         if max_length is None and not is_name_encoder(folder):
             settings = within_positions(settings, folder)
         if backend != "jax":
@@ -563,7 +575,10 @@ class TermEncoder:
         return map(_finite, self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar))
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
-        return clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning).to_list()
+        cleaned = clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning)
+        own = isinstance(self.reader, LibraryReader)  # which puts the prompt itself
+        prompt = "" if own else self.settings.prompt
+        return (prompt + cleaned if prompt else cleaned).to_list()
 
     def similarity(self, terms: Any, others: Any) -> np.ndarray:
         """Cosines of terms with other terms, float32 [n, m].
@@ -644,7 +659,8 @@ class TermEncoder:
     def __repr__(self) -> str:
         settings = self.settings
         words = [repr(self.name or "in memory"), f"width={self.width}"]
-        words += [f"{name}={value!r}" for name, value in asdict(settings).items()]
+        told = asdict(settings) if settings.prompt else {**asdict(settings), "prompt": None}
+        words += [f"{name}={value!r}" for name, value in told.items() if value is not None]
         words += [f"languages={self.languages}"] if self.languages else []
         return f"{type(self).__name__}({', '.join(words)})"
 

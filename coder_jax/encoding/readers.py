@@ -28,7 +28,7 @@ from coder_jax.encoding.vector_files import hash_arrays, hash_weights
 from coder_jax.encoding.vector_files import unit as unit_rows
 from coder_jax.models.bert import Bert, split_encoder
 from coder_jax.models.bert_config import POOLINGS, BertConfig
-from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
+from coder_jax.models.hf_files import OF_LIBRARY, OF_NAMES, EncoderSettings
 from coder_jax.models.hf_weights import check_vocabulary, read_config
 from coder_jax.models.names import WEIGHT_FILES, NameEncoderConfig
 from data_pipeline import process
@@ -163,7 +163,8 @@ def within_positions(settings: EncoderSettings, folder: Path) -> EncoderSettings
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:
     """The settings in the form that `embed_terms` takes."""
-    return {name: value for name, value in asdict(settings).items() if name != "cleaning"}
+    apart = ("cleaning", "prompt")  # both come before the tokenizer
+    return {name: value for name, value in asdict(settings).items() if name not in apart}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -325,9 +326,11 @@ class NameReader(_ReaderOfDistinct):
 # Encoders as ONNX files, which ONNX Runtime runs: often the fastest on a CPU.
 # `coder_jax.export.onnx_files` writes such files into an export.
 
-Backend = Literal["jax", "onnx", "onnx-int8"]  # what runs the encoder
+# What runs the encoder.
+Backend = Literal["jax", "onnx", "onnx-int8", "sentence-transformers"]
 # The backends that read such a file, and its name in a folder.
 ONNX_FILES: dict[Backend, str] = {"onnx": "model.onnx", "onnx-int8": "model_int8.onnx"}
+_TERMS_BETWEEN_POLLS = 1024
 _BATCH_TERMS = 64  # of much the same length, so that there is little padding
 
 
@@ -447,6 +450,118 @@ class OnnxReader(_WordPieces, _ReaderOfDistinct):
             mask[:, [0, -1]] = False
         weights = mask[:, :, None].astype(np.float32)
         return (hidden * weights).sum(1) / np.maximum(weights.sum(1), 1)
+
+
+# -------------------------------------------------------------------------------------------------
+# Encoders that sentence-transformers runs: whatever it opens, such as decoders, whose last token is
+# the vector, or folders with modules of their own.
+
+
+class LibraryReader(_WordPieces, _ReaderOfDistinct):
+    """Reads terms with sentence-transformers.
+
+    Args:
+      path_or_hub_id: a folder, or a hub id, of which it fetches what it needs.
+      pooling: 'cls', 'mean' or 'last' in place of the folder's own; None: its modules as they are.
+
+    Raises:
+      BadInput: it cannot open the model.
+      ModuleNotFoundError: sentence-transformers is not installed.
+    """
+
+    chunk_terms = 1 << 14
+
+    def __init__(self, path_or_hub_id: str | Path, pooling: str | None):
+        from sentence_transformers import SentenceTransformer, __version__  # of an extra
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+        name = str(path_or_hub_id)
+        self.pooling = pooling or OF_LIBRARY[0]
+        modes = {"cls": "cls", "mean": "mean", "last": "lasttoken"}
+        if self.pooling not in (OF_LIBRARY[0], *modes):
+            raise BadInput(
+                f"{name}: pooling is {pooling!r}; expected one of {', '.join(modes)} where "
+                "sentence-transformers runs the encoder, or none: as its folder says"
+            )
+        try:
+            if pooling in modes:
+                first = Transformer(name)
+                pooled = Pooling(first.get_embedding_dimension(), modes[str(pooling)])
+                self.model = SentenceTransformer(modules=[first, pooled])
+            else:
+                self.model = SentenceTransformer(name)
+        except Exception as error:  # of the hub, of configurations, of weights: no common class
+            raise BadInput(
+                f"{name} cannot be opened by sentence-transformers ({type(error).__name__}: "
+                f"{str(error).partition(chr(10))[0]:.300}); expected a folder or a hub id of an "
+                "encoder that it opens"
+            ) from error
+        self.model.default_prompt_name = None  # prompts are those of the settings
+        self.folder = Path(name) if Path(name).is_dir() else None
+        backend = getattr(self.model.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise BadInput(f"{name}: its tokenizer is none of the library tokenizers: expected one")
+        self.tokenizer = backend
+        self.max_length = min(int(self.model.max_seq_length or LONGEST), LONGEST)
+        self.structure = f"{self.model!r} by sentence-transformers {__version__}"
+
+    @property
+    def bert(self) -> NoReturn:
+        """Raises BadInput: there is no encoder in JAX."""
+        raise BadInput(
+            "sentence-transformers runs the encoder; what was asked for needs the encoder in JAX: "
+            "take the backend jax"
+        )
+
+    @property
+    def width(self) -> int:
+        """The dimension of a vector."""
+        return int(self.model.get_embedding_dimension())
+
+    @property
+    def dtype(self) -> str:
+        """The arithmetic."""
+        return str(next(self.model.parameters()).dtype).removeprefix("torch.")
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters it has."""
+        return sum(one.numel() for one in self.model.parameters())
+
+    def hash_of(self, folder: Path) -> str:
+        """SHA-256 of the parameters."""
+        return self.hash_of_parameters()
+
+    def hash_of_parameters(self) -> str:
+        """SHA-256 of the parameters."""
+        tensors = sorted(self.model.state_dict().items())
+        return hash_arrays(tensor.float().cpu().numpy() for _, tensor in tensors)
+
+    def check(self, settings: EncoderSettings, source: str) -> None:
+        """Raises BadInput for settings that it does not have."""
+        if settings.attend_padding or settings.pooling != self.pooling:
+            asked = "attend_padding" if settings.attend_padding else f"pooling {settings.pooling!r}"
+            raise BadInput(f"{source}: found {asked}, which the backend jax alone has")
+
+    def _vectors(
+        self,
+        terms: list[str],
+        settings: EncoderSettings,
+        unit: bool,
+        rows: int | None,
+        bar: Progress,
+    ) -> np.ndarray:
+        self.model.max_seq_length = settings.max_length
+        parts = []
+        for first in range(0, len(terms), _TERMS_BETWEEN_POLLS):
+            process.poll()
+            some = terms[first : first + _TERMS_BETWEEN_POLLS]
+            # It puts the prompt itself, as some poolings leave it out.
+            options = {"prompt": settings.prompt or None, "batch_size": _BATCH_TERMS}
+            parts.append(self.model.encode(some, show_progress_bar=False, **options))
+            bar.update(len(some))
+        vectors = np.concatenate(parts).astype(np.float32)
+        return unit_rows(vectors) if unit else vectors
 
 
 def _session(path: Path) -> Any:

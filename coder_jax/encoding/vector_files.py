@@ -271,6 +271,7 @@ class EncoderProtocol:
     lowercases: bool  # whether the tokenizer does
     cleaning: str  # rule set of terminology.cleaning.rules, applied to mentions and dictionary
     dtype: str  # of the encoder's arithmetic
+    prompt: str | UnsetType = UNSET  # what stands before each cleaned term, if anything
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +320,7 @@ def encoder_protocol(
         tokenizer_hash=encoder.reader.tokenizer_hash,
         lowercases=encoder.reader.lowercases,
         dtype=encoder.reader.dtype,
-        **asdict(encoder.settings),
+        **{**asdict(encoder.settings), "prompt": encoder.settings.prompt or UNSET},
     )
 
 
@@ -380,7 +381,8 @@ def _same_vectors(about: AboutVectors) -> dict[str, Any]:
 def _comparable(about: AboutVectors) -> dict[str, Any]:
     """What must be equal for vectors to be of these terms and comparable with a query's."""
     return {
-        "encoder": {name: getattr(about.encoder, name) for name in _COMPARABLE},
+        "encoder": {name: getattr(about.encoder, name) for name in _COMPARABLE}
+        | {"prompt": about.encoder.prompt or ""},
         "terms": {"count": about.terms.count, "hash": about.terms.hash},
         "vectors": {"unit": about.vectors.unit is not False},
     }

@@ -11,6 +11,7 @@ from typing import Any
 from coder_jax.evaluation.annotated_text import AnnotatedText
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.case_studies import CaseStudy
+from coder_jax.evaluation.coded_terms import CodedTerms
 from coder_jax.evaluation.concepts import ConceptSet
 from coder_jax.evaluation.given_groups import Quaero
 from coder_jax.evaluation.links import LinkBenchmark
@@ -40,6 +41,7 @@ BENCHMARKS: tuple[type[Benchmark], ...] = (
     Mentions,
     Folds,
     XlBel,
+    CodedTerms,
     SimilarityBenchmark,
     Quaero,
     Mantra,
@@ -156,11 +158,20 @@ def options_with(**chosen: Any) -> Options:
 
 
 def print_records(records: Sequence[EvaluationRecord], options: Options | None = None) -> None:
-    """Prints the tables of `tables_of`."""
-    for number, table in enumerate(tables_of(records, options)):
+    """Prints the tables of `tables_of`, with the encoder of each row behind it."""
+    for number, (header, rows) in enumerate(tables_of(records, options)):
         if number:
             print()
-        print_table(*table)
+        named = [replace(row, cells=[*row.cells, _named(row)]) for row in rows]
+        print_table([*header, _ENCODER], named)
+
+
+_ENCODER = "encoder"  # the head of the column
+
+
+def _named(row: Row) -> str:
+    """The encoder of a row; a published row names its own in the first cell."""
+    return "" if row.published else row.encoder
 
 
 def tables_of(records: Sequence[EvaluationRecord], options: Options | None = None) -> list[Table]:
@@ -180,7 +191,7 @@ def tables_of(records: Sequence[EvaluationRecord], options: Options | None = Non
 
 
 def print_table(header: list[str], rows: list[Row]) -> None:
-    """Prints columns as wide as their longest cell: the first two left, numbers right.
+    """Prints columns as wide as their longest cell: names left, numbers right.
 
     Scores stand below scores, whether or not they have an interval.
     """
@@ -194,8 +205,8 @@ def print_table(header: list[str], rows: list[Row]) -> None:
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
     for cells in (header, ["-" * width for width in widths], *lines):
         line = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            cell.ljust(width) if column < 2 or name == _ENCODER else cell.rjust(width)
+            for column, (name, cell, width) in enumerate(zip(header, cells, widths, strict=True))
         ]
         print("  ".join(line).rstrip())
 

@@ -1,8 +1,8 @@
-"""Compares two results on the same mentions: a paired test of whether one is better.
+"""Compares two results on the same mentions or pairs: a paired test of whether one is better.
 
 Both were looked up for the same mentions, so their differences say more than two intervals do: most
 mentions are as easy for one as for the other. What is compared is what records keep of each
-mention, the place of its gold concept (`GoldCounts.as_text`).
+mention, the place of its gold concept (`GoldCounts.as_text`), and of each rated pair, its cosine.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.ranks import GoldCounts, rank_values
 from coder_jax.evaluation.record import EvaluationRecord, read_records
-from coder_jax.evaluation.results import Row, Table, intervals_of_means, percent
+from coder_jax.evaluation.results import (
+    Row,
+    Table,
+    intervals_of_means,
+    percent,
+    spearman_differences,
+)
 from data_pipeline.process import BadInput, tell
 
 _FLIPS = 10_000  # of signs, in a permutation test
@@ -30,7 +35,7 @@ _Values = Mapping[str, np.ndarray]  # what each mention adds to a score, by the 
 
 
 @dataclass(frozen=True)
-class _Difference:
+class ScoreDifference:
     """One score of two results.
 
     Attributes:
@@ -38,8 +43,9 @@ class _Difference:
       a, b: the score of each.
       interval: 95 %, of b - a, over mentions that are drawn anew within their fold.
       p: of the two-sided paired test.
-      mentions: how many there are.
-      won, lost: of these, how many b is better on, and worse.
+      mentions: how many there are; of similarity, pairs.
+      won, lost: of these, how many b is better on, and worse. Of pairs: whose place among all
+        cosines is nearer to its place among all ratings.
     """
 
     score: str
@@ -66,7 +72,7 @@ def compare_files(path_a: str, path_b: str, *, seed: int = 0) -> Table:
         models = (a.encoder.model, b.encoder.model)
         poolings = dict.fromkeys(one.encoder.pooling for one in (a, b))
         label = f"{a.benchmark}, {' and '.join(poolings)}"
-        for found in _differences_of(a, b, path_a, path_b, seed):
+        for found in differences_of(a, b, path_a, path_b, seed):
             rows.append(Row([label, *_cells_of(found)], " and ".join(models)))
         hashes = [(one.dictionary or {}).get("content_hash") for one in (a, b)]
         if hashes[0] != hashes[1]:
@@ -77,19 +83,28 @@ def compare_files(path_a: str, path_b: str, *, seed: int = 0) -> Table:
 def _pairs_of(
     a: Sequence[EvaluationRecord], b: Sequence[EvaluationRecord], path_a: str, path_b: str
 ) -> Iterator[tuple[EvaluationRecord, EvaluationRecord]]:
-    """The records of the same mentions, and of the same pooling where one has several."""
-    sides = [[one for one in side if one.answers is not None] for side in (a, b)]
+    """The records of the same mentions or pairs, and of the same pooling where one has several.
+
+    Those of which nothing is kept that could be compared are told.
+    """
+    sides = [[one for one in side if one.answers or one.pairs] for side in (a, b)]
+    for path, side in ((path_a, a), (path_b, b)):
+        bare = dict.fromkeys(
+            f"{one.benchmark} ({one.kind})" for one in side if not (one.answers or one.pairs)
+        )
+        if bare:
+            tell(
+                f"left out, as {path} keeps no answers to them one by one: {'; '.join(bare)} (of "
+                "pairs that people rated, score them again with this version)"
+            )
     for record in sides[0]:
         for other in sides[1]:
             if record.benchmark == other.benchmark and record.content_hash != other.content_hash:
-                counts = [
-                    f"{one.counts.get('mentions', 0):,} mentions of {one.path}"
-                    for one in (record, other)
-                ]
+                counts = [f"{_size_of(one)} of {one.path}" for one in (record, other)]
                 raise BadInput(
                     f"--compare: the benchmark {record.benchmark!r} is {counts[0]} in {path_a} and "
-                    f"{counts[1]} in {path_b}, and mentions or gold concepts differ; expected the "
-                    "same: evaluate both on one file"
+                    f"{counts[1]} in {path_b}, and what is asked or its answers differ; expected "
+                    "the same: evaluate both on one file"
                 )
     same, left = [], []
     for record in sides[0]:
@@ -120,17 +135,30 @@ def _mentions_of(record: EvaluationRecord) -> tuple[str, str]:
     return record.kind, record.content_hash
 
 
-def _differences_of(
+def _size_of(record: EvaluationRecord) -> str:
+    """How many mentions or pairs a record is of, in words."""
+    what = "pairs" if record.pairs else "mentions"
+    return f"{record.counts.get(what, 0):,} {what}"
+
+
+def differences_of(
     a: EvaluationRecord, b: EvaluationRecord, path_a: str, path_b: str, seed: int
-) -> list[_Difference]:
+) -> list[ScoreDifference]:
     """The differences of the scores that both records have, of the mean over their folds.
 
     Of MANTRA GSC these are precision, and F1 with as many gold pairs as there are; of mentions
-    whose group is given recall and acc@k.
+    whose group is given recall and acc@k; of rated pairs Spearman's rho.
+
+    Args:
+      a, b: of the same mentions or pairs, by their content hash.
+      path_a, path_b: what names them in messages.
+      seed: of what is drawn.
 
     Raises:
-      BadInput: mentions in another order, or ranks that are broken.
+      BadInput: mentions or pairs in another order, or ranks that are broken.
     """
+    if a.pairs and b.pairs:
+        return _differences_of_pairs(a, b, path_a, path_b, seed)
     ranks = [_ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
     sizes = [{name: len(one.ahead) for name, one in side.items()} for side in ranks]
     orders = [one.answers and one.answers.order for one in (a, b)]
@@ -145,6 +173,32 @@ def _differences_of(
         for record, side in zip((a, b), ranks, strict=True)
     )
     return [_difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
+
+
+def _differences_of_pairs(
+    a: EvaluationRecord, b: EvaluationRecord, path_a: str, path_b: str, seed: int
+) -> list[ScoreDifference]:
+    """The difference of Spearman's rho by each kind of rating; see `spearman_differences`."""
+    from scipy.stats import rankdata  # not at the top: `--help` stays quick
+
+    assert a.pairs and b.pairs
+    if a.pairs.ratings != b.pairs.ratings:
+        raise BadInput(
+            f"--compare: {a.benchmark} has the same pairs in {path_a} and in {path_b}, in another "
+            "order; expected one order: evaluate both on one file"
+        )
+    found = []
+    for name, ratings in a.pairs.ratings.items():
+        score_a, score_b = a.scores.get(name), b.scores.get(name)
+        if score_a is None or score_b is None:
+            continue
+        sides = [np.array(side) for side in (a.pairs.cosines, b.pairs.cosines, ratings)]
+        interval, p = spearman_differences(sides[0], sides[1], sides[2], seed)
+        place_a, place_b, place = map(rankdata, sides)
+        nearer = np.abs(place_a - place) - np.abs(place_b - place)
+        won, lost = int((nearer > 0).sum()), int((nearer < 0).sum())
+        found.append(ScoreDifference(name, score_a, score_b, interval, p, len(ratings), won, lost))
+    return found
 
 
 def _values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[int]) -> _Values:
@@ -193,8 +247,12 @@ def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
         ) from error
 
 
-def _difference(name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int) -> _Difference:
+def _difference(
+    name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int
+) -> ScoreDifference:
     """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
+    from scipy.stats import binomtest  # not at the top: `--help` stays quick
+
     pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
     changes = [other - one for one, other in pairs]
     every = np.concatenate(changes)
@@ -203,10 +261,10 @@ def _difference(name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int
         shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
         p = _p_by_flips(shares, np.random.default_rng(seed))
     else:
-        p = float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
+        p = float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
     interval = intervals_of_means([{name: change} for change in changes], seed)[name]
     score_a, score_b = (float(np.mean([pair[i].mean() for pair in pairs])) for i in (0, 1))
-    return _Difference(name, score_a, score_b, interval, p, len(every), won, lost)
+    return ScoreDifference(name, score_a, score_b, interval, p, len(every), won, lost)
 
 
 def _p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
@@ -226,17 +284,23 @@ def _p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
     return float((1 + (sums >= observed - _TINY).sum()) / (1 + _FLIPS))
 
 
-def _cells_of(found: _Difference) -> list[str]:
-    """The cells after the first: scores in percent, p with three decimals."""
+def p_in_words(p: float) -> str:
+    """A p-value with three decimals: "0.042", "< 0.001"."""
+    return f"{p:.3f}" if p >= _SMALL_P else f"< {_SMALL_P}"
+
+
+def _cells_of(found: ScoreDifference) -> list[str]:
+    """The cells after the first: scores in percent, rho with four decimals."""
     low, high = found.interval
+    of_rho = found.score.startswith("spearman")
+    scale, digits = (1, 4) if of_rho else (100, 2)
     return [
         "MRR" if found.score == "mrr" else found.score,
         f"{found.mentions:,}",
-        percent(found.a),
-        percent(found.b),
-        f"{100 * (found.b - found.a):+.2f}",
-        f"{100 * low:+.2f} to {100 * high:+.2f}",
-        f"{found.p:.3f}" if found.p >= _SMALL_P else f"< {_SMALL_P}",
+        *(f"{one:.4f}" if of_rho else percent(one) for one in (found.a, found.b)),
+        f"{scale * (found.b - found.a):+.{digits}f}",
+        f"{scale * low:+.{digits}f} to {scale * high:+.{digits}f}",
+        p_in_words(found.p),
         f"{found.won:,}",
         f"{found.lost:,}",
     ]

@@ -97,6 +97,14 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RatedPairs:
+    """Pairs that people rated (`similarity`), in the order of their file."""
+
+    cosines: list[Cosine]  # 0 for a pair without two vectors
+    ratings: dict[str, list[float]]  # by the name of the score that compares them with the cosines
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRecord(Generic[E]):
     """The result of one benchmark with one encoder."""
 
@@ -114,6 +122,7 @@ class EvaluationRecord(Generic[E]):
     # 95 % intervals of scores (results.py), where the kind has them.
     intervals: dict[str, Interval] = field(default_factory=dict)
     answers: Answers | None = None  # of normalization
+    pairs: RatedPairs | None = None  # of similarity
     mentions_per_s: float | None = None  # of mentions of several concepts, by a generator
     stage: str = ""  # "before" or "after" training, where whoever measured knows it
     versions: dict[str, str] = field(default_factory=lambda: installed_versions())
@@ -145,15 +154,29 @@ def read_records(path: str | Path) -> list[EvaluationRecord]:
     """
     records = []
     for number, fields in enumerate(read_identity(Path(path), EVALUATION, _Records).records):
-        where, again = f"{path}: records[{number}]", f"make it again with `{EVALUATION.command}`"
-        encoder = fields.get("encoder")
-        by_file = isinstance(encoder, dict) and "keyed_by" in encoder
-        kind: Any = VectorFileProtocol if by_file else EncoderProtocol
-        record = typed(fields, EvaluationRecord[kind], where, again)
-        if record.dictionary is not None:
-            typed(record.dictionary, _DescribedDictionary, f"{where}.dictionary", again)
-        records.append(record)
+        again = f"make it again with `{EVALUATION.command}`"
+        records.append(typed_record(fields, f"{path}: records[{number}]", again))
     return records
+
+
+def typed_record(fields: dict[str, Any], where: str, again: str) -> EvaluationRecord:
+    """A record as JSON has it.
+
+    Args:
+      fields: what JSON told.
+      where: the place, for messages.
+      again: what to do about a broken one.
+
+    Raises:
+      BadInput: it is no such record.
+    """
+    encoder = fields.get("encoder")
+    by_file = isinstance(encoder, dict) and "keyed_by" in encoder
+    kind: Any = VectorFileProtocol if by_file else EncoderProtocol
+    record = typed(fields, EvaluationRecord[kind], where, again)
+    if record.dictionary is not None:
+        typed(record.dictionary, _DescribedDictionary, f"{where}.dictionary", again)
+    return record
 
 
 def installed_versions() -> dict[str, str]:

@@ -388,8 +388,9 @@ class _PaddedTerms(NamedTuple):
 def _pad_tokens(encoder: TermEncoder, terms: Sequence[str]) -> _PaddedTerms:
     """Tokenizes terms, cleaned and cut as the encoder's settings say."""
     settings = encoder.settings
-    cleaned = clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning).to_list()
-    tokens, start = tokenize(encoder.tokenizer, cleaned, settings.max_length)
+    cleaned = clean(pl.Series(list(terms), dtype=pl.String), settings.cleaning)
+    prompted = (settings.prompt + cleaned).to_list() if settings.prompt else cleaned.to_list()
+    tokens, start = tokenize(encoder.tokenizer, prompted, settings.max_length)
     lengths = np.diff(start).astype(np.int32)
     longest = settings.max_length if settings.attend_padding else int(lengths.max())
     width = -(-longest // _LENGTH_STEP) * _LENGTH_STEP

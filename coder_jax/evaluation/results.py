@@ -22,6 +22,7 @@ from coder_jax.evaluation.record import EvaluationRecord
 # there are few: so it takes no longer for a million mentions than for a thousand.
 
 _RESAMPLES = 2000
+_EXCHANGES = 10_000  # of the places of pairs, in a permutation test
 _LEVEL = 0.95
 ABOUT = f"{_LEVEL:.0%}, bootstrap percentiles of {_RESAMPLES:,} resamples"
 _MOST_VALUES = 1 << 22  # that are drawn at a time: 32 MB
@@ -115,6 +116,47 @@ def spearman_interval(
         found.append((a * b).sum(axis=1)[has_ranks] / lengths[has_ranks])
     rhos = np.concatenate(found)
     return _bounds(rhos[:, None])[:, 0].tolist() if len(rhos) else None
+
+
+def spearman_differences(
+    a: np.ndarray, b: np.ndarray, ratings: np.ndarray, seed: int = 0
+) -> tuple[list[float], float]:
+    """(95 % interval of rho of b - rho of a, p of the two-sided paired test that they are equal).
+
+    The interval is over pairs that are drawn anew, the same for both. The test exchanges the two
+    systems' places of a pair at random: were they equal, either could be either's.
+
+    Args:
+      a, b: float [n], the values of each system; not all equal.
+      ratings: float [n], not all equal.
+      seed: of what is drawn.
+    """
+    from scipy.stats import rankdata  # not at the top: `--help` stays quick
+
+    rng, n = np.random.default_rng(seed), len(ratings)
+    at_once = max(1, _MOST_VALUES // n)
+
+    def rhos(values_Bn: np.ndarray, human_Bn: np.ndarray) -> np.ndarray:
+        one, other = (rankdata(side, axis=1) for side in (values_Bn, human_Bn))
+        one, other = (side - side.mean(axis=1, keepdims=True) for side in (one, other))
+        lengths = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+        with np.errstate(invalid="ignore"):  # of values that are all equal, as they may be drawn
+            return (one * other).sum(axis=1) / lengths
+
+    drawn, flipped = [], []
+    for start in range(0, _RESAMPLES, at_once):
+        rows = rng.integers(n, size=(min(at_once, _RESAMPLES - start), n))
+        drawn.append(rhos(b[rows], ratings[rows]) - rhos(a[rows], ratings[rows]))
+    differences = np.concatenate(drawn)
+    places_a, places_b, human = rankdata(a), rankdata(b), ratings[None]
+    for start in range(0, _EXCHANGES, at_once):
+        swap = rng.random((min(at_once, _EXCHANGES - start), n)) < 0.5
+        first = rhos(np.where(swap, places_b, places_a), human)
+        flipped.append(rhos(np.where(swap, places_a, places_b), human) - first)
+    observed = abs(rhos(b[None], human) - rhos(a[None], human))[0]
+    as_large = (np.abs(np.concatenate(flipped)) >= observed - 1e-12).sum()
+    interval = _bounds(differences[np.isfinite(differences)][:, None])[:, 0].tolist()
+    return interval, float((1 + as_large) / (1 + _EXCHANGES))
 
 
 # -------------------------------------------------------------------------------------------------

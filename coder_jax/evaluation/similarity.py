@@ -13,7 +13,7 @@ import numpy as np
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import SIMILARITY, PublishedRow
-from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord, RatedPairs
 from coder_jax.evaluation.results import ABOUT, Row, Table, half, published_rows, spearman_interval
 from coder_jax.evaluation.vectors import TERMS, Vectors
 from data_pipeline.files.tables import content_hash, read_rows, tab_separated
@@ -45,6 +45,7 @@ class _SimilarityResult:
     missing: int = 0
     retired: int = 0
     intervals: dict[str, list[float]] = field(default_factory=dict)
+    rated: RatedPairs | None = None
 
 
 def _score_similarity(
@@ -100,6 +101,8 @@ def _evaluate_similarity(
     sides = {"spearman": (cosines, human)}
     for group, ratings in benchmark.groups.items():
         sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
+    ratings = {name: human.tolist() for name, (_, human) in sides.items()}
+    rated = RatedPairs(cosines=cosines.tolist(), ratings=ratings)
     if not both.all():
         sides["spearman_known"] = cosines[both], human[both]
     scores: dict[str, float | None] = {}
@@ -109,7 +112,8 @@ def _evaluate_similarity(
         scores[name] = _score_similarity(*pairs).scores["spearman"] if enough else None
         if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
             intervals[name] = found
-    return _SimilarityResult(len(first), scores, int((~both).sum()), retired, intervals)
+    missing = int((~both).sum())
+    return _SimilarityResult(len(first), scores, missing, retired, intervals, rated)
 
 
 def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
@@ -140,6 +144,7 @@ def _similarity_record(
             "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
         },
         encoder=encoder,
+        pairs=result.rated,
     )
 
 
@@ -152,10 +157,12 @@ def _similarity_record(
 #   MayoSRS),
 #   or Term1, Term2, Physicians, Coders (MiniMayoSRS: two benchmarks, one for each group of raters).
 #   CUI1 and CUI2, where the file has them, let concept vectors be compared.
+# - TSV with a header, as EHR-Rel is distributed: snomed_label_1, snomed_label_2, mean_rating.
 
 _COLUMNS = ("Term1", "Term2")
 _NO_SCORE = {"", "-", "?", "na", "n/a", "nan", "null", "none", "inf", "-inf"}
 _MEAN, _GROUPS = "Mean", ("Physicians", "Coders")
+_EHR_REL = ("snomed_label_1", "snomed_label_2", "mean_rating")
 
 
 @dataclass(frozen=True)
@@ -181,16 +188,18 @@ class SimilarityBenchmark(Benchmark):
 
     kind: ClassVar[str] = "similarity"
     formats: ClassVar[str] = (
-        "pairs:    a TSV file of term1<TAB>term2<TAB>score, or a CSV file with Term1, Term2, Mean"
+        "pairs:    a TSV file of term1<TAB>term2<TAB>score, a CSV file with Term1, Term2, Mean, "
+        "or a TSV file of EHR-Rel"
     )
     about: ClassVar[str] = """\
-pairs     a TSV file of term1<TAB>term2<TAB>score, or the CSV files of UMNSRS and MayoSRS. Scored
-          by Spearman's rank correlation of cosines and human scores."""
+pairs     a TSV file of term1<TAB>term2<TAB>score, the CSV files of UMNSRS and MayoSRS, or the
+          TSV files of EHR-Rel. Scored by Spearman's rank correlation of cosines and human
+          scores."""
     published: ClassVar[tuple[PublishedRow, ...]] = SIMILARITY
 
     @classmethod
     def claims(cls, found: Found) -> bool:
-        return False  # its columns have no header that is only theirs
+        return {*_EHR_REL} <= {*found.header}  # others have no header that is only theirs
 
     @classmethod
     def would_take(cls, found: Found) -> bool:
@@ -261,7 +270,10 @@ def _read_pairs(name: str, path: Path) -> SimilarityBenchmark:
     """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
     rows = tab_separated(path)
     is_csv = len(rows[0][1]) == 1
-    pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
+    if {*_EHR_REL} <= {name.lower() for name in rows[0][1]}:
+        pairs, groups = _pairs_of_ehr_rel(path, rows), ()
+    else:
+        pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
     ratings = []
     for pair in pairs:
         values = [_number(rating) for rating in pair.ratings]
@@ -304,6 +316,21 @@ def _pairs_of_tsv(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
                 "term1<TAB>term2<TAB>score"
             )
     return [_Pair(f"{path}:{number}", a, b, (score,)) for number, (a, b, score) in rows]
+
+
+def _pairs_of_ehr_rel(path: Path, rows: list[tuple[int, list[str]]]) -> list[_Pair]:
+    (_, header), *others = rows
+    places = [[name.lower() for name in header].index(name) for name in _EHR_REL]
+    pairs = []
+    for number, fields in others:
+        if len(fields) != len(header):
+            raise BadInput(
+                f"{path}:{number}: found {len(fields)} columns; expected {len(header)}, as in the "
+                "first line: fetch the file again"
+            )
+        first, second, rating = (fields[place].strip() for place in places)
+        pairs.append(_Pair(f"{path}:{number}", first, second, (rating,)))
+    return pairs
 
 
 def _pairs_of_csv(path: Path) -> tuple[list[_Pair], tuple[str, ...]]:

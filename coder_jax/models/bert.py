@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and XLM-R on packed rows: layers, attention, pooling."""
+"""BERT, RoBERTa, XLM-R and DistilBERT on packed rows: layers, attention, pooling."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ MASKED = -1e30
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """Terms added to the logits of attention, and factors of its probabilities.
+    """Terms added to the logits of attention (of each head, or of all), and factors of its
+    probabilities.
 
     Where the mask is that of segments alone, it has these too: a kernel then needs nothing else.
     """
@@ -236,18 +237,28 @@ def attention(
 
 
 class _Embeddings(nnx.Module):
-    """Word + position + type vectors (type 0 but for sequences of two parts), normalized."""
+    """Word + position + type vectors (type 0 but for sequences of two parts), normalized.
+
+    Some architectures have no types.
+    """
 
     def __init__(self, config: BertConfig, *, rngs: nnx.Rngs):
         self.word = table(config, config.vocab_size, rngs)
         self.position = table(config, config.max_positions, rngs)
-        self.token_type = table(config, config.type_vocab_size, rngs)
+        types = config.type_vocab_size
+        self.token_type = table(config, types, rngs) if types else None
         self.norm = layer_norm(config, rngs)
         self.first_position = config.first_position
 
     def __call__(
         self, tokens_RL: jax.Array, positions_RL: jax.Array, probes: Probes | None = None
     ) -> jax.Array:
+        if self.token_type is None:
+            if probes is not None:
+                raise ValueError("probes need a BERT; this architecture has no token types")
+            return self.norm(
+                self.word(tokens_RL) + self.position(positions_RL + self.first_position)
+            )
         type_RLD = self.token_type.embedding[0][None, None]
         if probes is not None:
             positions_RL = jnp.maximum(positions_RL - probes.number, 0)
@@ -295,7 +306,8 @@ class _Layer(nnx.Module):
         """The feed-forward part after attention, token by token; T stands for any axes."""
         config = self.config
         attended = self.attention_output(attended_TD)
-        attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
+        if config.drops_attended:
+            attended = drop_features(attended, dropout_ids_T, site + 1, config.hidden_dropout)
         x_TD = _normalized(self.attention_norm, x_TD + attended, self.dtype)
         inner = self.output(_activated(config.activation, self.intermediate(x_TD)))
         inner = drop_features(inner, dropout_ids_T, site + 2, config.hidden_dropout)
@@ -431,17 +443,7 @@ class Bert(nnx.Module):
         x_RLD = self.embeddings(tokens_RL, positions_RL, probes)
         x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
         x_RLD = x_RLD.astype(self.dtype)
-        seen_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
-        kept_R1LL = None
-        if probes is not None and probes.after:
-            kept_R1LL = probes.sees()[:, None].astype(jnp.float32)
-        elif probes is not None:
-            seen_RLL &= probes.sees()
-        mask = AttentionMask(
-            jnp.where(seen_RLL, 0.0, MASKED)[:, None],
-            kept_R1LL,
-            segments_RL if probes is None else None,
-        )
+        mask = self._mask(positions_RL, segments_RL, probes)
         *layers, last = self.layers
         site = 1
         for layer in layers:
@@ -449,6 +451,22 @@ class Bert(nnx.Module):
             site += DROPOUT_SITES_PER_LAYER
         attended = self._applied(last.attend, site, x_RLD, mask, positions_RL, dropout_ids_RL)
         return x_RLD, attended, site
+
+    def _mask(
+        self, positions_RL: jax.Array, segments_RL: jax.Array, probes: Probes | None
+    ) -> AttentionMask:
+        """What attention adds to its logits, the same in all layers."""
+        seen_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
+        kept_R1LL = None
+        if probes is not None and probes.after:
+            kept_R1LL = probes.sees()[:, None].astype(jnp.float32)
+        elif probes is not None:
+            seen_RLL &= probes.sees()
+        return AttentionMask(
+            jnp.where(seen_RLL, 0.0, MASKED)[:, None],
+            kept_R1LL,
+            segments_RL if probes is None else None,
+        )
 
     def _applied(self, part: Callable[..., jax.Array], site: int, *arrays: Any) -> jax.Array:
         """The result of a layer, or of a part of one; its gradient keeps what `remat` says."""

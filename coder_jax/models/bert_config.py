@@ -118,12 +118,17 @@ class BertConfig:
     Attributes:
       model_type: a key of ARCHITECTURES.
       max_positions: rows of the position table, of which RoBERTa leaves the first ones unused.
+      type_vocab_size: token types; 0 for an architecture without them.
     """
 
     pooled: ClassVar[bool] = True
     """Whether the architecture has the tanh pooler; a file may lack it."""
     inner_matrices: ClassVar[int] = 2
     """Matrices of the feed-forward part, hidden_size by intermediate_size each."""
+    layers_key: ClassVar[str] = REQUIRED["num_layers"]
+    """What config.json calls the number of layers."""
+    drops_attended: ClassVar[bool] = True
+    """Whether dropout is applied to the output of attention."""
 
     model_type: str = "bert"
     vocab_size: int

@@ -25,7 +25,7 @@ from data_pipeline.files.identity import (
     write_identity,
 )
 from data_pipeline.files.whole import recover_folder
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, tell
 from data_pipeline.terminology.cleaning import CLEANING
 
 # -------------------------------------------------------------------------------------------------
@@ -53,10 +53,11 @@ class Weight(NamedTuple):
     part: int | None = None  # 0, 1, 2: the third of the fused qkv's last axis
 
 
-def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False) -> Path:
+def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False, whole: bool = False) -> Path:
     """The local folder of a model; fetches it (once) from a bucket, or where a hub id is given.
 
-    From the hub its ONNX files come only where they are asked for.
+    From the hub its ONNX files come only where they are asked for, and the
+    folders of sentence-transformers' modules with their code only of a `whole` one.
 
     Raises:
       BadInput: neither a folder nor an address or hub id that can be fetched.
@@ -87,7 +88,7 @@ def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False) -> Path:
         raise BadInput(
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
-    return _download(name, [*_BESIDE, "*.onnx"] if onnx else _BESIDE)
+    return _download(name, [*_BESIDE, *["*.onnx"] * onnx, *["*/*", "*.py"] * whole])
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
@@ -226,6 +227,8 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 # 1_Pooling/config.json; a plain BERT says nothing, and gets the paper's [CLS] and length 32.
 
 OF_NAMES = "bilstm-max"  # the pooling of an encoder of names (BNE); no BERT has it
+# What sentence-transformers alone computes: the modules of a folder as they are; the last token.
+OF_LIBRARY = ("modules", "last")
 # Both generations of 1_Pooling/config.json; other modes have no counterpart here.
 _OLD_POOLING_KEYS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
@@ -242,19 +245,25 @@ class EncoderSettings:
     """What turns hidden states into the vectors that a model was trained for.
 
     Attributes:
-      pooling: 'cls', 'mean', 'pieces' or 'pooler'; OF_NAMES of an encoder of names.
+      pooling: 'cls', 'mean', 'pieces' or 'pooler'; OF_NAMES of an encoder of names; one of
+        OF_LIBRARY where sentence-transformers runs the encoder.
       cleaning: name of the rule set of `terminology.cleaning` that terms go through first.
       max_length: longest term in tokens, the marks at both ends included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).
+      prompt: stands before each cleaned term, such as "query: " (E5).
     """
 
     pooling: str = "cls"
     cleaning: str = "none"
     max_length: int = 32
     attend_padding: bool = False
+    prompt: str = ""
 
     def __post_init__(self):
-        for name, known in (("pooling", (*POOLINGS, OF_NAMES)), ("cleaning", tuple(CLEANING))):
+        for name, known in (
+            ("pooling", (*POOLINGS, OF_NAMES, *OF_LIBRARY)),
+            ("cleaning", tuple(CLEANING)),
+        ):
             if getattr(self, name) not in known:
                 raise BadInput(
                     f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
@@ -270,6 +279,8 @@ class EncoderSettings:
         words.append(f"at most {self.max_length:,} tokens")
         if self.attend_padding:
             words.append("padded to as many, which are attended to")
+        if self.prompt:
+            words.append(f"behind {self.prompt!r}")
         return ", ".join(words)
 
     def changed(self, **overrides: Any) -> EncoderSettings:
@@ -286,6 +297,7 @@ class ExportedEncoder:
     cleaning: str
     max_length: Length
     attend_padding: bool
+    prompt: str | UnsetType = UNSET
     recipe: dict[str, Any] | UnsetType = UNSET
     dataset_hash: str | None | UnsetType = UNSET
     languages: list[str] | UnsetType = UNSET
@@ -295,7 +307,9 @@ class ExportedEncoder:
 
     @property
     def settings(self) -> EncoderSettings:
-        return EncoderSettings(self.pooling, self.cleaning, self.max_length, self.attend_padding)
+        return EncoderSettings(
+            self.pooling, self.cleaning, self.max_length, self.attend_padding, self.prompt or ""
+        )
 
 
 def read_export(folder: Path) -> ExportedEncoder | None:
@@ -307,8 +321,13 @@ def read_export(folder: Path) -> ExportedEncoder | None:
     return read_identity(path, ENCODER, ExportedEncoder) if path.is_file() else None
 
 
-def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSettings:
+def read_settings(
+    folder: Path, *, pooling: str | None = None, prompt: str | None = None
+) -> EncoderSettings:
     """The settings that a model folder asks for, with `pooling` in their place where given.
+
+    A folder of sentence-transformers that has prompts, one of which it does not choose itself, is
+    warned of where no `prompt` is given: its vectors are others without.
 
     Raises:
       BadInput: a file is broken, or the folder pools in a way that only `pooling` can settle.
@@ -316,8 +335,8 @@ def read_settings(folder: Path, *, pooling: str | None = None) -> EncoderSetting
     if export := read_export(folder):
         return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
-        if pooling is None:
-            _check_prompts(folder)
+        if prompt is None:
+            _check_prompts(folder, chosen=pooling is not None)
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
             max_length=_sentence_transformers_length(folder),
@@ -333,7 +352,8 @@ def read_languages(folder: Path) -> tuple[str, ...]:
 
 def write_settings(folder: Path, settings: EncoderSettings, **extra: Any) -> None:
     """Writes coder_jax.json: the settings, and what else `ExportedEncoder` has."""
-    write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**asdict(settings), **extra))
+    values = {**asdict(settings), "prompt": settings.prompt or UNSET}
+    write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**values, **extra))
 
 
 def _sentence_transformers_pooling(folder: Path) -> str:
@@ -362,23 +382,32 @@ def _sentence_transformers_pooling(folder: Path) -> str:
     return mode
 
 
-def _check_prompts(folder: Path) -> None:
-    """Raise BadInput for a sentence-transformers folder that changes each text before it is read.
+def _check_prompts(folder: Path, *, chosen: bool) -> None:
+    """Looks for what a sentence-transformers folder does to each text before it is read.
 
-    Either it puts a prompt of its own before it, or makes it lower case.
+    Warns of prompts that wait for a choice. BadInput for a prompt of its own or lower case, unless
+    the pooling was `chosen`, as the message says.
     """
-    for name, key in (
-        ("config_sentence_transformers.json", "default_prompt_name"),
-        ("sentence_bert_config.json", "do_lower_case"),
-    ):
-        path = folder / name
-        value = read_json(path).get(key) if path.is_file() else None
-        if value:
+    path = folder / "config_sentence_transformers.json"
+    config = read_json(path) if path.is_file() else {}
+    prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text}
+    default = config.get("default_prompt_name")
+    path = folder / "sentence_bert_config.json"
+    lower = read_json(path).get("do_lower_case") if path.is_file() else None
+    changes = {"default_prompt_name": default, "do_lower_case": lower}
+    for key, value in changes.items():
+        if value and not chosen:
             raise BadInput(
                 f"{folder}: {key} is {value!r}, so sentence-transformers changes each text before "
-                f"the tokenizer reads it, and coder_jax does not; choose a pooling "
-                f"({', '.join(POOLINGS)}) to use the encoder without that"
+                f"the tokenizer reads it, and coder_jax does not; give the prompt with --prompt, "
+                f"or choose a pooling ({', '.join(POOLINGS)}) to use the encoder without that"
             )
+    if prompts and not default:
+        shown = ", ".join(f"{name} {text!r}" for name, text in prompts.items())
+        tell(
+            f"warning: {folder} has prompts ({shown:.200}), and none is used: give the one that "
+            "suits terms with --prompt ('' for none)"
+        )
 
 
 def _sentence_transformers_length(folder: Path) -> int:

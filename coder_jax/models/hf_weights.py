@@ -16,6 +16,7 @@ from coder_jax.models.bert import Bert, merge_encoder, structure_and_shapes
 from coder_jax.models.bert_config import ARCHITECTURES, BertConfig
 from coder_jax.models.hf_files import Weight, find_folder, read_tensors
 from coder_jax.models.modernbert import MODERNBERT, ModernBert, ModernBertConfig
+from coder_jax.models.mpnet import DISTILBERT, MPNET, DistilBertConfig, MpNet, MpNetConfig
 from data_pipeline.files.identity import read_json
 from data_pipeline.process import BadInput
 
@@ -26,7 +27,11 @@ from data_pipeline.process import BadInput
 _CONFIGS: dict[str, type[BertConfig]] = {
     **dict.fromkeys(ARCHITECTURES, BertConfig),
     MODERNBERT: ModernBertConfig,
+    MPNET: MpNetConfig,
+    DISTILBERT: DistilBertConfig,
 }
+# The networks of those configs that are no plain BERT.
+_NETWORKS: dict[type[BertConfig], type[Bert]] = {ModernBertConfig: ModernBert, MpNetConfig: MpNet}
 
 
 def read_config(config: Mapping[str, Any], source: str = "config.json") -> BertConfig:
@@ -41,7 +46,8 @@ def read_config(config: Mapping[str, Any], source: str = "config.json") -> BertC
         raise BadInput(
             f"{source}: model_type is {model_type!r}; expected one of {', '.join(_CONFIGS)}. Give "
             "a checkpoint of BERT (BioBERT, PubMedBERT, mBERT, MiniLM, SapBERT, CODER), of RoBERTa "
-            "(XLM-R, CamemBERT) or of ModernBERT (BioClinical ModernBERT)"
+            "(XLM-R, CamemBERT), of ModernBERT (BioClinical ModernBERT), of MPNet (BioLORD) or of "
+            "DistilBERT"
         )
     return _CONFIGS[model_type].from_hf(config, source)
 
@@ -57,13 +63,14 @@ def first_layers(config: Mapping[str, Any], layers: int, source: str) -> dict[st
     Raises:
       BadInput: as `read_config`; or it has fewer layers.
     """
-    there = read_config(config, source).num_layers
+    sizes = read_config(config, source)
+    there = sizes.num_layers
     if layers > there:
         raise BadInput(
             f"--layers {layers}: {source} has {there} layers; expected at most so many, or 0 to "
             "keep all"
         )
-    kept = {**config, "num_hidden_layers": layers or there}
+    kept = {**config, sizes.layers_key: layers or there}
     if kept.get("layer_types"):  # the kind of each layer of a ModernBERT
         kept["layer_types"] = kept["layer_types"][: layers or there]
     return kept
@@ -71,7 +78,7 @@ def first_layers(config: Mapping[str, Any], layers: int, source: str) -> dict[st
 
 def _encoder_class(config: BertConfig) -> type[Bert]:
     """The network with these sizes."""
-    return ModernBert if isinstance(config, ModernBertConfig) else Bert
+    return _NETWORKS.get(type(config), Bert)
 
 
 def abstract_bert(
@@ -129,9 +136,43 @@ def _modernbert_names(config: ModernBertConfig) -> list[Weight]:
 # other way, a dict of arrays under Hugging Face's names.
 
 _ANCHOR = "embeddings.word_embeddings.weight"  # what tells the prefix of a file's names
-_HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.")
+_HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "head.", "decoder.", "vocab_")
 _BUFFERS = ("position_ids", "token_type_ids")
-_QKV = ("query", "key", "value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NamesInFiles:
+    """What the weights of a layer are called; the defaults are BERT's."""
+
+    layer: str = "encoder.layer"
+    qkv: tuple[str, str, str] = (
+        *("attention.self.query", "attention.self.key"),
+        "attention.self.value",
+    )
+    attention_output: str = "attention.output.dense"
+    attention_norm: str = "attention.output.LayerNorm"
+    intermediate: str = "intermediate.dense"
+    output: str = "output.dense"
+    output_norm: str = "output.LayerNorm"
+
+
+_NAMES_OF_BERT = _NamesInFiles()
+_NAMES_IN_FILES = {
+    MPNET: _NamesInFiles(
+        qkv=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+        attention_output="attention.attn.o",
+        attention_norm="attention.LayerNorm",
+    ),
+    DISTILBERT: _NamesInFiles(
+        layer="transformer.layer",
+        qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+        attention_output="attention.out_lin",
+        attention_norm="sa_layer_norm",
+        intermediate="ffn.lin1",
+        output="ffn.lin2",
+        output_norm="output_layer_norm",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -167,6 +208,7 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
     """All weights of an encoder: Hugging Face's name and our path, in the network's order."""
     if isinstance(config, ModernBertConfig):
         return _modernbert_names(config)
+    called = _NAMES_IN_FILES.get(config.model_type, _NAMES_OF_BERT)
 
     def norm(hf: str, *path: str | int) -> list[Weight]:
         return [Weight(f"{hf}.weight", (*path, "scale")), Weight(f"{hf}.bias", (*path, "bias"))]
@@ -177,20 +219,23 @@ def name_table(config: BertConfig, *, pooler: bool) -> list[Weight]:
             Weight(f"{hf}.bias", (*path, "bias"), part=part),
         ]
 
+    tables = ("word", "position", *["token_type"] * bool(config.type_vocab_size))
     table = [
         Weight(f"embeddings.{name}_embeddings.weight", ("embeddings", name, "embedding"))
-        for name in ("word", "position", "token_type")
+        for name in tables
     ]
     table += norm("embeddings.LayerNorm", "embeddings", "norm")
+    if isinstance(config, MpNetConfig):
+        table.append(Weight("encoder.relative_attention_bias.weight", ("distance", "embedding")))
     for i in range(config.num_layers):
-        hf, ours = f"encoder.layer.{i}", ("layers", i)
-        for part, name in enumerate(_QKV):
-            table += dense(f"{hf}.attention.self.{name}", *ours, "qkv", part=part)
-        table += dense(f"{hf}.attention.output.dense", *ours, "attention_output")
-        table += norm(f"{hf}.attention.output.LayerNorm", *ours, "attention_norm")
-        table += dense(f"{hf}.intermediate.dense", *ours, "intermediate")
-        table += dense(f"{hf}.output.dense", *ours, "output")
-        table += norm(f"{hf}.output.LayerNorm", *ours, "output_norm")
+        hf, ours = f"{called.layer}.{i}", ("layers", i)
+        for part, name in enumerate(called.qkv):
+            table += dense(f"{hf}.{name}", *ours, "qkv", part=part)
+        table += dense(f"{hf}.{called.attention_output}", *ours, "attention_output")
+        table += norm(f"{hf}.{called.attention_norm}", *ours, "attention_norm")
+        table += dense(f"{hf}.{called.intermediate}", *ours, "intermediate")
+        table += dense(f"{hf}.{called.output}", *ours, "output")
+        table += norm(f"{hf}.{called.output_norm}", *ours, "output_norm")
     return table + (dense("pooler.dense", "pooler") if pooler else [])
 
 
@@ -229,7 +274,8 @@ def load_bert(
     )  # before the layers that config.json promises are made
     bert = from_hf(tensors, table, abstract_bert(config, dtype, pooler=has_pooler), str(folder))
     known = {weight.hf_name for weight in name_table(read_config(whole), pooler=has_pooler)}
-    pooler_names = {weight.hf_name for weight in name_table(config, pooler=True)} - known
+    whole_table = name_table(config, pooler=config.pooled)
+    pooler_names = {weight.hf_name for weight in whole_table} - known
     ignored = {n for n in others if n.startswith(_HEADS)} | {n for n in tensors if _is_buffer(n)}
     report = LoadReport(
         source=f"{path_or_hub_id}, layers 1 to {layers}" if layers else str(path_or_hub_id),
@@ -342,7 +388,7 @@ def _part_of(array: Any, weight: Weight) -> Any:
     """The view of our array that one Hugging Face weight fills."""
     if weight.part is None:
         return array
-    width = array.shape[-1] // len(_QKV)
+    width = array.shape[-1] // 3  # queries, keys and values
     return array[..., weight.part * width : (weight.part + 1) * width]
 
 

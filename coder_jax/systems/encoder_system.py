@@ -367,8 +367,9 @@ class ModelConfig:
     """The encoder that is trained."""
 
     init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    """Encoder to start from, a folder or a hub id; a BERT, RoBERTa (XLM-R, CamemBERT) or
-    ModernBERT, or the folder of a run, whose encoder is taken (--from takes all that it learnt)."""
+    """Encoder to start from, a folder or a hub id; a BERT, RoBERTa (XLM-R, CamemBERT),
+    ModernBERT, MPNet, DistilBERT, or the folder of a run, whose encoder is taken (--from takes all
+    that it learnt)."""
     layers: int = 0
     """Keep the first so many layers of that encoder, and leave out the others; 0: all are kept."""
     pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
@@ -588,7 +589,9 @@ class EncoderSystem(System):
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
         _check_encoder(run, "the run to start from")
         trained = run.params["encoder"]
-        kept = {number: trained["layers"][number] for number in range(config["num_hidden_layers"])}
+        kept = {
+            number: trained["layers"][number] for number in range(read_config(config).num_layers)
+        }
         return self.start_to_record(encoder, source.manifest), {
             "encoder": {**trained, "layers": kept}
         }

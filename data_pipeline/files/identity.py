@@ -191,9 +191,10 @@ ENCODER = Kind("encoder", 1, "coder_jax.json", "python -m coder_jax export")
 VECTORS = Kind("vectors", 1, "", "python -m coder_jax encode")
 EVALUATION = Kind("evaluation", 2, "", "python -m coder_jax evaluate --json")
 CUTOFFS = Kind("cutoffs", 1, "cutoffs.json", "python -m coder_jax evaluate --cutoffs")
+CELL = Kind("cell", 1, "", "python -m coder_jax leaderboard")
 _KINDS = {
     kind.name: kind
-    for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS)
+    for kind in (DATASET, MENTIONS, SKIP_GRAMS, RUN, ENCODER, VECTORS, EVALUATION, CUTOFFS, CELL)
 }
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")

@@ -59,6 +59,7 @@ def test_table_and_json(files, minilm_path, capsys):
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if line.startswith("toy") and "mean" in line)
     assert line.split()[2:6] == ["4", "8", "5", "75.00"] and " 1 (25.00 %) " in line
+    assert line.endswith(f"  {minilm_path}"), "the table names the encoder"
     reachable = next(line for line in printed.splitlines() if "toy, reachable  mean" in line)
     assert reachable.split()[3:7] == ["3", "8", "5", "100.00"]
     assert toy_mean.unreachable["share"] == 0.25
@@ -92,6 +93,17 @@ def test_predictions_and_a_comparison(files, minilm_path, capsys):
     line = next(line for line in printed.splitlines() if "acc@1" in line)
     assert line.startswith("toy, cls and mean") and "75.00" in line
     assert f"A: {files / 'cls.json'}\nB: {files / 'mean.json'}" in printed
+
+
+def test_pairs_that_people_rated_are_compared_too(files, minilm_path, capsys):
+    for pooling in ("cls", "mean"):
+        pairs = ("--benchmark", f"umnsrs={files / 'pairs.tsv'}")
+        out = ("--json", files / f"{pooling}.json")
+        run("--model", minilm_path, "--pooling", pooling, *pairs, *out)
+    assert 0 == run("--compare", files / "cls.json", files / "mean.json")
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("umnsrs, cls and mean"))
+    assert line.split()[4:6] == ["spearman", "3"]
 
 
 def test_other_arguments_that_are_refused(files, monkeypatch):

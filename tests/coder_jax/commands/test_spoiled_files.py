@@ -310,6 +310,18 @@ READ_ALONE = {
     "mentions": ("m.tsv", GOLD, spoiled_text, benchmark),
     "XL-BEL": ("x.txt", "C0000001||Schmerz\nC0000002||Husten\n", spoiled_text, benchmark),
     "folds": ("f/0/test.txt", "1\tpain\n2\tcough\n", spoiled_text, None),
+    "codes": (
+        "c.tsv",
+        "filename\tlabel\ttext\tcode\n1\tX\tdolor\tC0000001\n1\tX\ttos\tC0000002\n",
+        spoiled_text,
+        benchmark,
+    ),
+    "local terms": (
+        "l.tsv",
+        "term\tconcept\tpredicate\ndolor\tC0000001\texactMatch\ntos\tC0000002\tbroadMatch\n",
+        spoiled_text,
+        benchmark,
+    ),
     "pairs": (
         "p.csv",
         "Term1,Term2,Mean\npain,ache,3.5\ncough,cold,1\nx,y,2\n",

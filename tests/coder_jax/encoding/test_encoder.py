@@ -6,11 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas
 import polars as pl
 import pytest
 from tiny_bert import TERMS, TINY, VOCABULARY, write_model, write_tokenizer
+from tiny_modernbert import write_tokenizer as write_byte_pieces
 
 from coder_jax import TermEncoder
 from coder_jax.encoding.encoder import (
@@ -20,7 +22,8 @@ from coder_jax.encoding.encoder import (
     _terms_and_concepts,
     nearest_concepts,
 )
-from coder_jax.models.hf_files import EncoderSettings, read_settings
+from coder_jax.encoding.vector_files import encoder_protocol
+from coder_jax.models.hf_files import EncoderSettings, read_settings, write_settings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.tokenizer import load_tokenizer, vocabulary_size
@@ -640,3 +643,100 @@ def test_no_terms_and_other_lengths(encoder_of_remembered):
     raw = remembering.encode(["pain"], unit=False)
     assert np.linalg.norm(raw) != pytest.approx(1, abs=1e-3) and remembering.held == {}
     assert np.linalg.norm(remembering.encode(["pain"])) == pytest.approx(1, abs=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------
+# Prompts, and encoders that sentence-transformers runs.
+
+
+def test_a_prompt_stands_before_each_cleaned_term(encoder, tiny_folder):
+    asking = TermEncoder.from_pretrained(
+        tiny_folder, "mean", prompt="heart of ", cleaning="paper", max_length=64
+    )
+    plain = TermEncoder.from_pretrained(tiny_folder, "mean", max_length=64)
+    prompted = asking.encode(["Pain (disorder)", ""])
+    np.testing.assert_array_equal(prompted, plain.encode(["heart of pain", "heart of "]))
+    assert np.abs(prompted[0] - plain.encode("pain")).max() > 1e-3
+    assert "behind 'heart of '" in str(asking.settings)
+    protocols = [msgspec.to_builtins(encoder_protocol(one, "m")) for one in (asking, plain)]
+    assert protocols[0]["prompt"] == "heart of "
+    assert "prompt" not in protocols[1], "files of earlier versions are the same as without one"
+
+
+def test_a_prompt_that_is_saved_with_an_encoder(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "m")
+    write_settings(tmp_path / "m", EncoderSettings("mean", prompt="query: "))
+    assert TermEncoder.from_pretrained(tmp_path / "m").settings.prompt == "query: "
+    assert TermEncoder.from_pretrained(tmp_path / "m", prompt="").settings.prompt == ""
+    write_settings(tmp_path / "m", EncoderSettings("mean"))
+    assert "prompt" not in json.loads((tmp_path / "m" / ENCODER.file).read_text())
+
+
+def test_prompts_of_a_folder_that_none_chooses_are_told(tiny_folder, tmp_path, capsys):
+    folder = shutil.copytree(tiny_folder, tmp_path / "m")
+    modules = [
+        {"type": f"sentence_transformers.models.{name}", "path": path}
+        for name, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "mean"}))
+    config = folder / "config_sentence_transformers.json"
+    config.write_text(json.dumps({"prompts": {"query": "query: ", "document": ""}}))
+    TermEncoder.from_pretrained(folder)
+    said = capsys.readouterr().err
+    assert "has prompts (query 'query: '), and none is used: give" in said
+    assert TermEncoder.from_pretrained(folder, prompt="query: ").settings.pooling == "mean"
+    assert TermEncoder.from_pretrained(folder, prompt="").settings.prompt == ""
+    assert "none is used" not in capsys.readouterr().err
+    config.write_text(json.dumps({"prompts": {}, "default_prompt_name": None}))
+    TermEncoder.from_pretrained(folder)
+    assert "prompts" not in capsys.readouterr().err
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_sentence_transformers_runs_what_jax_runs(tiny_folder, pooling):
+    pytest.importorskip("sentence_transformers")
+    ours = TermEncoder.from_pretrained(tiny_folder, pooling, prompt="the ", max_length=20)
+    theirs = TermEncoder.from_pretrained(
+        *(tiny_folder, pooling), prompt="the ", max_length=20, backend="sentence-transformers"
+    )
+    np.testing.assert_allclose(ours.encode(TERMS), theirs.encode(TERMS), rtol=0, atol=1e-5)
+    plain = theirs.encode(TERMS, unit=False)
+    np.testing.assert_allclose(ours.encode(TERMS, unit=False), plain, rtol=0, atol=1e-5)
+    assert (theirs.width, theirs.reader.dtype) == (32, "float32")
+    assert theirs.reader.lowercases and len(theirs.weights_hash) == 64
+    about = encoder_protocol(theirs, "m", theirs.weights_hash)
+    assert about.pooling == pooling and about.prompt == "the " and len(about.tokenizer_hash) == 64
+    with pytest.raises(BadInput, match="sentence-transformers runs the encoder; what was asked"):
+        _ = theirs.bert
+    with pytest.raises(BadInput, match="pooling is 'pooler'; expected one of cls, mean, last"):
+        TermEncoder.from_pretrained(tiny_folder, "pooler", backend="sentence-transformers")
+    with pytest.raises(BadInput, match="cannot be opened by sentence-transformers .*; expected a"):
+        TermEncoder.from_pretrained(tiny_folder / "none", backend="sentence-transformers")
+
+
+@pytest.mark.parity
+def test_the_last_token_of_a_decoder(tmp_path):
+    """An architecture that jax does not have; by transformers each term is alone."""
+    pytest.importorskip("sentence_transformers")
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 48}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = transformers.Qwen2Model(transformers.Qwen2Config(**sizes, initializer_range=0.2))
+    model.eval().save_pretrained(tmp_path / "m")
+    write_byte_pieces(tmp_path / "m")
+    terms = ["pain", "infarctus du myocarde", "a heart attack"]
+    with pytest.raises(BadInput, match="model_type is 'qwen2'"):
+        TermEncoder.from_pretrained(tmp_path / "m")
+    encoder = TermEncoder.from_pretrained(
+        tmp_path / "m", "last", prompt="term: ", backend="sentence-transformers"
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "m")
+    for term, vector in zip(terms, encoder.encode(terms, unit=False), strict=True):
+        with torch.inference_mode():
+            hidden = model(**tokenizer(f"term: {term}", return_tensors="pt")).last_hidden_state
+        np.testing.assert_allclose(vector, hidden[0, -1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(terms), axis=1), 1, rtol=1e-6)

@@ -1,6 +1,5 @@
 """Vectors written in chunks: the same bytes however often the work is cut off, and by whom."""
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -9,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from tiny_bert import TINY, write_tokenizer
@@ -277,7 +277,7 @@ def test_vectors_are_read_only_for_what_they_were_made_of(encoder, tokenizer, tm
 def test_the_protocol_of_a_real_encoder(minilm_path, dtype):
     encoder = TermEncoder.from_pretrained(minilm_path, pooling="cls", max_length=24, dtype=dtype)
     assert encoder.bert.dtype == jnp.dtype(dtype)
-    assert dataclasses.asdict(encoder_protocol(encoder, "some/model", "1f")) == {
+    assert msgspec.to_builtins(encoder_protocol(encoder, "some/model", "1f")) == {
         **{"model": "some/model", "weights_hash": "1f", "pooling": "cls", "max_length": 24},
         **{"attend_padding": False, "lowercases": True, "cleaning": "none", "dtype": dtype},
         "tokenizer_hash": tokenizer_hash(load_tokenizer(minilm_path)),

@@ -287,13 +287,14 @@ def test_published_rows_stand_below_ours_and_are_marked(capsys):
     blocks = [block.splitlines() for block in capsys.readouterr().out.split("\n\n")]
     assert [block[0].split()[0] for block in blocks] == ["MANTRA", "MCSM", "relation"]
     mantra, mcsm, ddbrc = blocks
-    assert mantra[2].split()[-4:] == ["50.0", "60.0", "40.0", "48.0"]
+    assert mantra[0].endswith("  encoder")
+    assert mantra[2].split()[-5:] == ["50.0", "60.0", "40.0", "48.0", "w.bin"]
     assert any(
         "CODER_ALL (published, CODER, table 2)" in line and "58.9" in line for line in mantra
     )
     assert "3.1" in mcsm[2] and "by chance" in mcsm[3] and mcsm[3].endswith("1.0")
     assert any(line.startswith("mcsm: cui2vec (published, CODER, table 3)") for line in mcsm)
-    assert ddbrc[2].split()[-3:] == ["90.00", "80.00", "10.00"]
+    assert ddbrc[2].split()[-4:] == ["90.00", "80.00", "10.00", "w.bin"]
     sap = next(line for line in ddbrc if "SapBERT (published" in line)
     assert sap.split()[-2:] == ["91.80", "98.79"]
 

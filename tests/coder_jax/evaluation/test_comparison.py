@@ -10,7 +10,13 @@ from evaluating import ENCODER
 
 from coder_jax.evaluation.comparison import _HEADER, _difference, _p_by_flips, compare_files
 from coder_jax.evaluation.ranks import GoldCounts
-from coder_jax.evaluation.record import Answers, EvaluationRecord, Unreachable, write_records
+from coder_jax.evaluation.record import (
+    Answers,
+    EvaluationRecord,
+    RatedPairs,
+    Unreachable,
+    write_records,
+)
 from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
@@ -152,6 +158,59 @@ def test_mentions_in_another_order(compared):
     b = dataclasses.replace(a, answers=dataclasses.replace(a.answers, order="1" * 64))
     with pytest.raises(BadInput, match="in another order; expected one order"):
         compared(a, b)
+
+
+def rated(cosines, ratings, **more):
+    """A record of pairs, as `evaluate` writes it."""
+    rho = float(scipy.stats.spearmanr(cosines, ratings).statistic)
+    fields = {
+        **{"kind": "similarity", "scores": {"spearman": rho}, "answers": None},
+        **{"counts": {"pairs": len(cosines)}, "unreachable": None},
+        "pairs": RatedPairs(
+            cosines=[float(one) for one in cosines],
+            ratings={"spearman": [float(one) for one in ratings]},
+        ),
+    }
+    return record(None, "umnsrs", **fields | more)
+
+
+def test_rated_pairs(compared):
+    """By hand: A has the order 1 2 3 5 4, B that of the people, 1 2 3 4 5."""
+    header, rows = compared(
+        rated([0.1, 0.2, 0.3, 0.5, 0.4], [1, 2, 3, 4, 5.5]),
+        rated([0.1, 0.2, 0.3, 0.4, 0.9], [1, 2, 3, 4, 5.5]),
+    )
+    ((label, score, pairs, a, b, change, interval, p, won, lost),) = [row.cells for row in rows]
+    assert (label, score, pairs) == ("umnsrs, cls", "spearman", "5")
+    assert (a, b, change) == ("0.9000", "1.0000", "+0.1000"), "1 - 6 * 2 / (5 * 24)"
+    assert interval.startswith("+0.0000 to +") and (won, lost) == ("2", "0")
+    # Of the four ways to exchange the two pairs that differ, two give a difference of 0.1 and two
+    # exchange one place alone: 1 2 3 4 4 and 1 2 3 5 5, both with a rho of 0.9747.
+    assert float(p) == pytest.approx(0.5, abs=0.02)
+
+
+def test_rated_pairs_of_two_that_differ_much(compared):
+    rng = np.random.default_rng(0)
+    people = rng.permutation(100) * 1.0
+    near = people / 200 + rng.normal(size=100) * 0.05
+    _, rows = compared(rated(rng.random(100), people), rated(np.clip(near, -1, 1), people))
+    low, high = (float(end) for end in rows[0].cells[6].split(" to "))
+    change = float(rows[0].cells[5])
+    assert rows[0].cells[7] == "< 0.001" and 0.5 < low < change < high < 1.3
+    _, rows = compared(rated(near.clip(-1, 1), people), rated(near.clip(-1, 1), people))
+    assert rows[0].cells[5:] == ["+0.0000", "+0.0000 to +0.0000", "1.000", "0", "0"]
+
+
+def test_pairs_in_another_order_and_records_that_keep_none(compared, capsys):
+    a, b = rated([0.1, 0.2, 0.4], [1, 2, 3]), rated([0.2, 0.1, 0.4], [2, 1, 3])
+    with pytest.raises(BadInput, match="umnsrs has the same pairs .* in another order; expected"):
+        compared(a, b)
+    old = dataclasses.replace(a, pairs=None)
+    _, rows = compared([record({"": "1 2"}), old], [record({"": "1 1"}), old])
+    assert {row.cells[0] for row in rows} == {"mine, cls"}
+    told = capsys.readouterr().err
+    assert "a.json keeps no answers to them one by one: umnsrs (similarity)" in told
+    assert "b.json keeps no answers" in told
 
 
 def test_places_as_text():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny_bert
 import tiny_modernbert
+import tiny_mpnet
 import tiny_roberta
 import tokenizers
 from hub_server import hub_server
@@ -342,6 +343,8 @@ MAKERS = {
     "roberta": partial(tiny_roberta.write_model, model_type="roberta"),
     "xlm-roberta": tiny_roberta.write_model,
     "modernbert": tiny_modernbert.write_model,
+    "mpnet": tiny_mpnet.write_model,
+    "distilbert": partial(tiny_mpnet.write_model, kind="distilbert"),
 }
 # What a config.json says beside the sizes: these alone.
 SAID = {"architectures", "model_type", "dtype"}

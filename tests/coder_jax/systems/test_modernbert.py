@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_bert
 import tiny_modernbert
+import tiny_mpnet
 from short_run import Stops, assert_same_parameters, config, one_device, source_for
 from tiny_modernbert import TEXTS, write_model
 from tiny_ontology import write_ontology
@@ -98,6 +99,21 @@ def test_every_weight_moves_and_the_import_of_the_export_is_what_was_trained(
     kept = started.keys() - of_heads - gone - {"transformers_version"}
     assert kept <= hf_config.keys(), "what the encoder computes with"
     assert {name: hf_config[name] for name in kept} == {name: started[name] for name in kept}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
+def test_an_mpnet_and_a_distilbert_are_trained_and_exported(kind, tmp_path):
+    tiny_mpnet.write_model(tmp_path / "model", kind)
+    with one_device():
+        train(dropping(tmp_path / "model", tmp_path / "run"), source_for(tmp_path / "model"))
+    system, run = load_run(tmp_path / "run")
+    differences = system.export(run, tmp_path / "export")
+    assert differences.keys() == {"transformers", "sentence-transformers"}
+    assert max(differences.values()) < 1e-5
+    before, after = (to_hf(load_bert(tmp_path / name)[0]) for name in ("model", "export"))
+    moved = {name for name, tensor in after.items() if np.abs(tensor - before[name]).max() > 1e-6}
+    assert after.keys() - moved <= {"pooler.dense.weight", "pooler.dense.bias"}
 
 
 def test_the_libraries_open_the_export_with_the_same_vectors(model, exported):

@@ -1,0 +1,265 @@
+"""`python -m coder_jax leaderboard`: cells that are computed once, and the files of the board."""
+
+import csv
+import json
+import re
+import shutil
+
+import pytest
+from evaluating import write_toy
+from tiny_bert import write_model
+
+from coder_jax.commands import leaderboard
+from coder_jax.encoding import vector_files
+from coder_jax.evaluation import benchmarks
+from coder_jax.evaluation.leaderboard import BoardModel, BoardSet, read_list
+from data_pipeline.flags import parsed
+from data_pipeline.process import BadInput, Stopped
+
+FILES = ("board.csv", "board.html", "board.json", "board.md", "board.tex")
+MODELS = """
+[[model]]
+name = "one & only"
+model = "one"
+pooling = "mean"
+licence = "MIT"
+
+[[model]]
+name = "prompted"
+model = "one"
+pooling = "mean"
+prompt = "pain of "
+
+[[model]]
+name = "words"
+model = "words.txt"
+vectors_of = "words"
+
+[[model]]
+name = "absent"
+model = "nobody/absent"
+"""
+SETS = """
+[[set]]
+name = "toy"
+path = "heldout"
+language = "ENG"
+counts = { mentions = 5 }
+
+[[set]]
+name = "pairs"
+path = "pairs.tsv"
+
+[[set]]
+name = "licensed"
+path = "licensed"
+source = "https://example.org/licensed"
+needs = "a licence"
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Encoders, vectors, sets and lists."""
+    folder = tmp_path_factory.mktemp("board")
+    write_toy(folder)
+    write_model(folder / "one", seed=1)
+    words = ["pain 1 0 0", "attack 0 1 0", "infarction 0 1 0.5", "kidney 0 0 1", "renal 0 0.1 1"]
+    (folder / "words.txt").write_text("\n".join([f"{len(words)} 3", *words]) + "\n")
+    (folder / "models.toml").write_text(MODELS)
+    (folder / "sets.toml").write_text(SETS)
+    return folder
+
+
+@pytest.fixture
+def data(made, tmp_path, monkeypatch):
+    """A copy that a test may change."""
+    monkeypatch.setattr(leaderboard, "_TIMED_TERMS", 4)
+    return shutil.copytree(made, tmp_path / "data")
+
+
+def board(data, *more, out="out"):
+    words = ["--models", data / "models.toml", "--sets", data / "sets.toml"]
+    words += ["--data", data, "--out", data / out, *more]
+    return leaderboard.run(parsed(leaderboard.OPTIONS, [str(word) for word in words])[0])
+
+
+def scored(monkeypatch, stop_at=None):
+    """The names of what is scored from now on, (set, prompt or file); it stops at one of them."""
+    seen, score = [], benchmarks.score
+
+    def noted(benchmark, vectors, encoder, options=None):
+        if len(seen) == stop_at:
+            raise Stopped
+        seen.append((benchmark.name, getattr(encoder, "prompt", None) or ""))
+        return score(benchmark, vectors, encoder, options)
+
+    monkeypatch.setattr(benchmarks, "score", noted)
+    return seen
+
+
+def test_every_encoder_on_every_set(data, capsys):
+    assert board(data, "--compare-to", "one & only") == 0
+    told = capsys.readouterr().err
+    assert "model absent: left out: nobody/absent is no folder here" in told
+    assert "set licensed: left out, there is no" in told and "it needs a licence" in told
+    assert "note: toy: found 4 mentions; published are 5" in told
+    lines = (data / "out" / "board.csv").read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
+    assert {(row["model"], row["set"]) for row in rows} == {
+        (model, one) for model in ("one & only", "prompted", "words") for one in ("toy", "pairs")
+    }
+    by_cell = {(row["model"], row["set"]): row for row in rows}
+    toy = by_cell["one & only", "toy"]
+    assert (toy["score"], toy["asked"], toy["unreachable"], toy["id"]) == ("acc@1", "4", "1", "one")
+    assert float(toy["low"]) <= float(toy["value"]) <= float(toy["high"])
+    assert toy["p"] == "" and by_cell["prompted", "toy"]["compared_to"] == "one & only"
+    assert 0 < float(by_cell["prompted", "pairs"]["p"]) <= 1
+    assert by_cell["prompted", "toy"]["hash"] != toy["hash"]
+    assert float(toy["terms_per_s"]) > 0 and by_cell["words", "toy"]["terms_per_s"] == ""
+    assert by_cell["words", "toy"]["parameters"] == "15"
+    whole = json.loads((data / "out" / "board.json").read_text())
+    protocols = {
+        row["model"]["name"]: row["cells"]["toy"]["protocol"]["encoder"] for row in whole["rows"]
+    }
+    assert protocols["prompted"]["prompt"] == "pain of " and "prompt" not in protocols["one & only"]
+    assert protocols["words"]["keyed_by"] == "words"
+    assert [one["name"] for one in whole["missing"]] == ["licensed", "absent"]
+    assert set(whole["times"]) == {"one & only", "prompted"} and "date" not in whole["rows"][0]
+    tex = (data / "out" / "board.tex").read_text()
+    assert r"\toprule" in tex and r"one \& only & 0.0 &" in tex and r"$\pm$" in tex
+    assert tex.count(r" \\") == 4
+
+
+def test_a_row_is_what_evaluate_scores(data, tmp_path):
+    """By another road: the same encoder with the prompt written into the terms."""
+    board(data)
+    whole = json.loads((data / "out" / "board.json").read_text())
+    (prompted,) = (row for row in whole["rows"] if row["model"]["name"] == "prompted")
+    for name in ("mentions", "dictionary"):
+        path = data / "heldout" / f"{name}.tsv"
+        head, *lines = path.read_text().splitlines()
+        path.write_text("\n".join([head, *(f"pain of {line}" for line in lines)]) + "\n")
+    (data / "pairs.tsv").write_text(
+        re.sub(r"^(.*?)\t", r"pain of \1\tpain of ", (data / "pairs.tsv").read_text(), flags=re.M)
+    )
+    board(data, out="by hand")
+    by_hand = json.loads((data / "by hand" / "board.json").read_text())
+    (plain,) = (row for row in by_hand["rows"] if row["model"]["name"] == "one & only")
+    for one in ("toy", "pairs"):
+        assert prompted["cells"][one]["scores"] == pytest.approx(plain["cells"][one]["scores"])
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_files(data, monkeypatch):
+    board(data, out="straight")
+    seen = scored(monkeypatch, stop_at=3)
+    with pytest.raises(Stopped):
+        board(data, out="stopped")
+    cells = list((data / "stopped" / "cells").glob("*/*.json"))
+    done = [path for path in cells if not path.name.startswith(".")]
+    assert len(seen) == len(done) == 3 < len(cells), "vectors of the fourth are kept for it"
+    monkeypatch.undo()
+    monkeypatch.setattr(leaderboard, "_TIMED_TERMS", 4)
+    seen = scored(monkeypatch)
+    board(data, out="stopped")
+    assert len(seen) == 3, "the three that were there are not scored again"
+    shutil.copy(data / "straight" / "times.json", data / "stopped" / "times.json")
+    board(data, out="stopped")
+    assert len(seen) == 3
+    for name in FILES:
+        assert (data / "stopped" / name).read_bytes() == (data / "straight" / name).read_bytes()
+    cells = sorted(path.relative_to(data / "straight") for path in data.glob("straight/cells/*/*"))
+    assert len(cells) == 6, "nothing half-written is left"
+    for cell in cells:
+        assert (data / "stopped" / cell).read_bytes() == (data / "straight" / cell).read_bytes()
+
+
+def test_only_what_changed_is_scored_again(data, monkeypatch):
+    board(data)
+    seen = scored(monkeypatch)
+    models = data / "models.toml"
+    models.write_text(models.read_text().replace('"MIT"', '"Apache-2.0"'))
+    board(data)
+    assert seen == [], "a licence changes no score"
+    whole = json.loads((data / "out" / "board.json").read_text())
+    shown = {row["model"]["name"]: row["model"]["licence"] for row in whole["rows"]}
+    assert shown["one & only"] == "Apache-2.0"
+    models.write_text(models.read_text().replace("pain of ", "no pain of "))
+    board(data)
+    assert seen == [("toy", "no pain of "), ("pairs", "no pain of ")]
+    seen.clear()
+    (data / "pairs.tsv").write_text("pain\tache\t9\npain\tkidney\t3\nfever\tasthma\t2\n")
+    board(data)
+    assert [name for name, _ in seen] == ["pairs"] * 3
+    seen.clear()
+    write_model(data / "one", seed=2)
+    board(data)
+    assert len(seen) == 4, "both rows of that folder, on both sets"
+
+
+def test_other_lists_add_rows_and_columns(data, monkeypatch):
+    board(data)
+    (data / "more.toml").write_text('[[model]]\nname = "cls"\nmodel = "one"\npooling = "cls"\n')
+    seen = scored(monkeypatch)
+    words = ["--models", data / "more.toml", "--sets", data / "sets.toml", "--data", data]
+    options = parsed(leaderboard.OPTIONS, [str(one) for one in [*words, "--out", data / "out"]])[0]
+    leaderboard.run(options)
+    assert len(seen) == 2
+    whole = json.loads((data / "out" / "board.json").read_text())
+    assert {row["model"]["name"] for row in whole["rows"]} == {
+        *("one & only", "prompted", "words", "cls")
+    }
+
+
+def test_sets_share_the_vectors_of_a_dictionary(data, monkeypatch, capsys):
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 1)
+    shutil.copy(data / "heldout" / "dictionary.tsv", data / "terms.tsv")
+    sets = []
+    for name, mention in (("a", "heart attack"), ("b", "kidney stone")):
+        (data / f"{name}.tsv").write_text(f"{mention}\tC1\n")
+        sets.append(f'[[set]]\nname = "{name}"\npath = "{name}.tsv"\ndictionary = "terms.tsv"\n')
+    (data / "sets.toml").write_text("\n".join(sets))
+    (data / "models.toml").write_text(MODELS.partition('[[model]]\nname = "prompted"')[0])
+    board(data)
+    told = capsys.readouterr().err
+    assert told.count("vectors of 8 terms: kept in the cache") == 1
+    assert told.count("vectors of 8 terms: read from the cache") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("models.toml", ("prompt =", "promt ="), "2: found 'promt'; did you mean prompt.*expected"),
+        ("models.toml", ('"prompted"', '"one & only"'), "found the name 'one & only' twice"),
+        ("models.toml", ("[[model]]", "[[row]]"), r"found no \[\[model\]\]"),
+        ("models.toml", ('"mean"', "mean"), "models.toml: .*expected TOML: mend the line"),
+        ("sets.toml", ("counts = {", "options = {"), "set toy: options has 'mentions'"),
+    ],
+)
+def test_lists_that_cannot_be_used(data, capsys, file, change, message):
+    path = data / file
+    path.write_text(path.read_text().replace(*change))
+    if file == "sets.toml":  # of one set alone: the others are scored
+        board(data)
+        assert re.search(message, capsys.readouterr().err)
+        return
+    with pytest.raises(BadInput, match=message):
+        board(data)
+
+
+def test_a_row_to_compare_with_that_is_none_and_no_set_at_hand(data, tmp_path):
+    with pytest.raises(BadInput, match="--compare-to: found 'promted'; did you mean prompted"):
+        board(data, "--compare-to", "promted")
+    with pytest.raises(BadInput, match="found none of the 3 sets below"):
+        words = ["--models", data / "models.toml", "--sets", data / "sets.toml"]
+        words += ["--data", tmp_path / "empty", "--out", tmp_path / "out"]
+        leaderboard.run(parsed(leaderboard.OPTIONS, [str(word) for word in words])[0])
+
+
+def test_the_lists_of_this_project():
+    models, sets = read_list([], BoardModel), read_list([], BoardSet)
+    assert {"CODER", "SapBERT", "BioLORD-2023", "KRISSBERT", "MiniLM"} <= {m.name for m in models}
+    prompts = {one.name: one.prompt for one in models if one.prompt}
+    assert all("E5" in name and prompt == "query: " for name, prompt in prompts.items())
+    assert all(one.licence for one in models) and all(one.source for one in sets)
+    assert not {"psytar", "mayosrs"} & {one.name.lower() for one in sets}
