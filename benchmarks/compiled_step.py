@@ -32,7 +32,7 @@ _SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "
 _USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
 # A weight that is spread is gathered before its product, not piece by piece in a loop with it: the
 # program does not tell how often such a loop runs.
-_COUNTABLE = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
+_COUNTABLE: dict[str, str | bool] = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 _TYPES = 127  # semantic types of UMLS 2020AA
 _RELATIONS = 1_216  # of the invented UMLS at scale 1
 
