@@ -30,6 +30,9 @@ _SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "
 # a standard deviation of 2.2; 8 groups need 176.9 and 6.0. Steps compute less in the mean, of which
 # some fit a smaller size: 182.7, 94.4, 49.7, 26.5, 29.4 and 29.1 rows.
 _USUAL_ROWS = {(1, 8): 187, (2, 4): 97, (4, 2): 52, (8, 1): 30, (64, 1): 31, (256, 1): 30}
+# A weight that is spread is gathered before its product, not piece by piece in a loop with it: the
+# program does not tell how often such a loop runs.
+_COUNTABLE: dict[str, str | bool] = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 _TYPES = 127  # semantic types of UMLS 2020AA
 _RELATIONS = 1_216  # of the invented UMLS at scale 1
 
@@ -150,7 +153,8 @@ def _compile_and_read(
     """The compiler's cost of a step for the shapes of a batch, or its refusal."""
     started = time.monotonic()
     try:
-        compiled = step.jitted.lower(step.like, batch).compile()
+        options = _COUNTABLE if step.mesh.devices.flat[0].platform == "tpu" else None
+        compiled = step.jitted.lower(step.like, batch).compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

@@ -121,7 +121,8 @@ def _find_collectives(text: str) -> Iterator[Collective]:
     """The collectives of a program in HLO text, in its order.
 
     A TPU program spreads one collective over several fused operations, which bear its channel's
-    number; it comes once. Both branches of a condition count.
+    number; it comes once. Sums that are scattered are computations of their own there, named after
+    it, and may share a number. Both branches of a condition count.
 
     Raises:
         ValueError: if a loop with a collective in it runs an unknown number of times.
@@ -135,10 +136,12 @@ def _find_collectives(text: str) -> Iterator[Collective]:
             operation = found and _COLLECTIVE.match(found[2])
             if not found or not operation or not times[name]:
                 continue
+            scattered = name.startswith("all-reduce-scatter")
             channel = _CHANNEL.search(line)
-            if channel and channel[1] in seen:
+            once = channel[1] if channel and not scattered else name + line
+            if once in seen:
                 continue
-            seen.add(channel[1] if channel else line)
+            seen.add(once)
             if math.isinf(times[name]):
                 raise ValueError(f"{operation[1]} in a loop without a known number of runs: {line}")
             kind, group = operation[1], _group_size(line, devices)
@@ -147,6 +150,8 @@ def _find_collectives(text: str) -> Iterator[Collective]:
                 size = _array_bytes(_second_of_tuple(found[1]))  # (operands, results, ...)
             if kind == "reduce-scatter":
                 size *= group
+            elif scattered:
+                kind = "reduce-scatter"
             origin = re.search(r'op_name="([^"]*)"', line)
             yield Collective(kind, size, group, int(times[name]), origin[1] if origin else "")
 

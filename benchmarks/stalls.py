@@ -37,7 +37,8 @@ def _waits(lines: Sequence[dict[str, Any]], save_steps: int, eval_steps: int) ->
         later["step_seconds"] - earlier["step_seconds"]
         for earlier, later in zip(lines, lines[1:], strict=False)
     ]
-    beside, others = [], []
+    beside: list[float] = []
+    others: list[float] = []
     for taken, line in zip(took, lines[1:], strict=True):
         since = (line["step"] - 1) % save_steps if line["step"] > save_steps else _AFTER_A_SAVE
         (beside if since < _AFTER_A_SAVE else others).append(taken)

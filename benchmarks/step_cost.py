@@ -7,6 +7,8 @@ run, and the devices need not be there. TPUs: the compiler comes from PyPI, in a
     pip install --target /big/libtpu --no-deps "libtpu==0.0.42.*"     # as `jax[tpu]` asks for
     python -m benchmarks.step_cost --chip v5e --libtpu /big/libtpu --devices 8 64 256
     python -m benchmarks.step_cost --chip v5e --libtpu /big/libtpu --devices 64 --groups per-device
+    python -m benchmarks.step_cost --chip v6e --libtpu /big/libtpu --devices 8 256 \
+        --groups per-device --encoder xlm-roberta-large --shard-encoder
     python -m benchmarks.step_cost --chip cpu --devices 8 --encoder MODEL --rows 8
 
 On fake CPU devices floating-point operations and the kinds of communication mean something, sizes
@@ -67,6 +69,35 @@ BASE: dict[str, Any] = {
     "intermediate_size": 3072,
     "max_positions": 512,
 }
+# Sizes of config.json.
+_LARGE: dict[str, dict[str, Any]] = {
+    "xlm-roberta-large": {
+        "model_type": "xlm-roberta",
+        "vocab_size": 250_002,
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+    },
+    "modernbert-large": {
+        "model_type": "modernbert",
+        "vocab_size": 50_368,
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "intermediate_size": 2624,
+        "max_position_embeddings": 8192,
+        "global_attn_every_n_layers": 3,
+        "local_attention": 128,
+        "global_rope_theta": 160_000.0,
+        "local_rope_theta": 10_000.0,
+        "pad_token_id": 50_283,
+    },
+}
 _SETTINGS = (
     "chip",
     "recipe",
@@ -121,6 +152,7 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     from benchmarks.compiled_step import find_devices
     from benchmarks.compiled_step import measure as measure_step
     from coder_jax.models.bert_config import BertConfig
+    from coder_jax.models.hf_weights import read_config
     from coder_jax.systems.recipes import RECIPES
 
     config = RECIPES[args.recipe]()
@@ -131,9 +163,11 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
         run=dataclasses.replace(config.run, passes=args.passes, shard_encoder=args.shard_encoder),
     )
     encoder = BertConfig(**BASE)
-    if args.encoder:
-        text = (args.encoder / "config.json").read_text(encoding="utf-8")
-        encoder = BertConfig.from_hf(json.loads(text), str(args.encoder))
+    if args.encoder in _LARGE:
+        encoder = read_config(_LARGE[args.encoder], args.encoder)
+    elif args.encoder:
+        text = (Path(args.encoder) / "config.json").read_text(encoding="utf-8")
+        encoder = read_config(json.loads(text), args.encoder)
     row = {"chip": args.chip, "recipe": args.recipe, "encoder": encoder.to_hf()}
     row["rows_asked"] = args.rows  # 0: as many as are usual
     row["data"] = args.data.name if args.data else None
@@ -141,7 +175,8 @@ def measure(args: argparse.Namespace, count: int, groups: int) -> dict[str, Any]
     if args.programs:
         args.programs.mkdir(parents=True, exist_ok=True)
         spread = "-sharded" if args.shard_encoder else ""
-        program = args.programs / f"{args.chip}-{count}-{groups}-{args.passes}{spread}.txt"
+        named = f"-{args.encoder}" if args.encoder in _LARGE else ""
+        program = args.programs / f"{args.chip}-{count}-{groups}-{args.passes}{spread}{named}.txt"
     row |= measure_step(
         config,
         encoder,
@@ -213,7 +248,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--passes", type=int, default=1, help="default: 1; with more, no FLOPs")
     parser.add_argument("--shard-encoder", action="store_true")
-    parser.add_argument("--encoder", type=Path, help="folder of a BERT (default: BERT-base)")
+    parser.add_argument(
+        "--encoder", help=f"folder of a BERT, or {', '.join(_LARGE)} (default: BERT-base)"
+    )
     parser.add_argument("--data", type=Path, help="dataset that decides the rows of a block")
     parser.add_argument("--rows", type=int, default=0, help="rows of a block")
     parser.add_argument("--programs", type=Path, help="folder for the compiled programs as text")

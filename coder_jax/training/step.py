@@ -14,7 +14,9 @@ import optax
 from jax.sharding import Mesh
 
 from coder_jax.devices.mesh import (
+    EVERYWHERE,
     check_memory,
+    constrain,
     local_copy,
     make_mesh,
     placed_batch_shapes,
@@ -29,7 +31,7 @@ from coder_jax.training.state import (
     make_optimizer,
     trained,
 )
-from coder_jax.training.system import Config, Loss, Part, RunConfig, StepKey
+from coder_jax.training.system import Config, Loss, Params, Part, RunConfig, StepKey
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]
@@ -58,12 +60,35 @@ def _make_train_step(
         float32 scalars.
     """
 
+    mesh = where.step.sharding.mesh
+    spread = [name for name in trained(where.params, parts) if parts[name].spread == "largest"]
+
+    def gathered_whole(params: Params) -> Params:
+        """Weights that lie spread, whole on each device for the length of a step.
+
+        Left to itself the compiler would rather send activations, many times as many bytes.
+        """
+        whole = {
+            name: jax.tree.map(lambda array: constrain(mesh, array, EVERYWHERE), params[name])
+            for name in spread
+        }
+        return {**params, **whole}
+
+    def scattered(grads: Params) -> Params:
+        """Gradients summed over the devices, each of which keeps what its weights need."""
+
+        def put(array: jax.Array, like: Any) -> jax.Array:
+            return jax.lax.with_sharding_constraint(array, like.sharding)
+
+        return {**grads, **{n: jax.tree.map(put, grads[n], where.params[n]) for n in spread}}
+
     def train_step(state: TrainState, batch: dict[str, jax.Array]) -> tuple[TrainState, Metrics]:
         passes = jax.tree.leaves(batch)[0].shape[0]
         whole = state
         state, batch, gathered = lazy.gather_rows(state, batch)
         learnt = trained(state.params, parts)
         fixed = {name: value for name, value in state.params.items() if name not in learnt}
+        used = gathered_whole(learnt)
 
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Any, Any]:
             def of_learnt(learnt: Any) -> Any:
@@ -71,8 +96,8 @@ def _make_train_step(
                 return loss({**fixed, **learnt}, state.extra, part, step_key)
 
             gradient = jax.value_and_grad(of_learnt, has_aux=True)
-            (total, (extra, metrics)), grads = gradient(learnt)
-            return {"loss": total, **metrics}, grads, extra
+            (total, (extra, metrics)), grads = gradient(used)
+            return {"loss": total, **metrics}, scattered(grads), extra
 
         if passes == 1:
             first = jax.tree.map(lambda array: array[0], batch)
@@ -87,7 +112,6 @@ def _make_train_step(
         after = TrainState(state.step + 1, params, extra, opt_state, state.row_steps)
         return lazy.scatter_rows(whole, after, gathered), metrics
 
-    mesh = where.step.sharding.mesh
     places = jax.tree.map(lambda leaf: leaf.sharding, where), replicated(mesh)
     return jax.jit(train_step, donate_argnums=0, out_shardings=places)
 

@@ -194,3 +194,20 @@ def test_one_collective_over_several_fused_operations_counts_once():
     fused = f"ROOT %g = f32[8,64]{{1,0}} {GATHER}"
     text = PROGRAM.format(line="ROOT %e = f32[8,64]{1,0} negate(%end)", fused=fused)
     assert list(_find_collectives(text)) == [Collective("all-gather", 4 * 8 * 64, 8, 1, "")]
+
+
+def test_sums_that_are_scattered_are_counted_each_though_they_share_a_number():
+    """As the compiler of TPUs writes them: a sum of the whole array, of which a part is kept."""
+    body = """
+%all-reduce-scatter{0} (input: bf16[64,8]) -> bf16[8,8] {{
+  %sum{0} = bf16[64,8] all-reduce(%input{0}), channel_id=1, replica_groups={{{{0,1,2,3,4,5,6,7}}}}
+}}
+"""
+    calls = [
+        f"  %f{n} = bf16[8,8] fusion(%p), kind=kCustom, calls=%all-reduce-scatter{n}"
+        for n in ("", 1)
+    ]
+    text = "HloModule x, num_partitions=8\n" + body.format("") + body.format("1")
+    text += "ENTRY %main (p: bf16[64,8]) -> bf16[8,8] {\n" + "\n".join(calls) + "\n}\n"
+    found = [(one.kind, one.sent) for one in _find_collectives(text)]
+    assert found == [("reduce-scatter", 64 * 8 * 2 * 7 // 8)] * 2

@@ -83,6 +83,17 @@ def test_what_a_step_costs(alone, with_relations):
     assert largest == sorted(largest, reverse=True)
 
 
+def test_a_spread_encoder_takes_less_memory_and_sends_weights_and_gradients_alone(
+    alone, monkeypatch
+):
+    """A sum over devices sends each gradient twice; to gather weights takes half as much. (The
+    compiler of TPUs also scatters the sums, so that both take as much as one sum.)"""
+    monkeypatch.setattr("coder_jax.devices.mesh._SMALLEST_TO_SHARD", 1000)
+    found = cost(mu=0.0, shard_encoder=True)
+    assert found["arguments"] < alone["arguments"] / 3
+    assert found["sent"] == pytest.approx(1.5 * alone["sent"], rel=0.02)
+
+
 def test_a_loop_over_passes_hides_work_so_none_is_given():
     one = StepCost(8, 2.0, 3.0, 4, 5, 9, (Collective("all-reduce", 80, 8, 1, "sum"),))
     assert _figures(one, passes=1)["flops"] == 2.0
