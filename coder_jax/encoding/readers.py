@@ -470,6 +470,7 @@ class LibraryReader(_WordPieces, _ReaderOfDistinct):
     """
 
     chunk_terms = 1 << 14
+    model: Any  # a SentenceTransformer, of a library that is imported when it is used
 
     def __init__(self, path_or_hub_id: str | Path, pooling: str | None):
         from sentence_transformers import SentenceTransformer, __version__  # of an extra

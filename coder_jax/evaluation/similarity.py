@@ -101,8 +101,8 @@ def _evaluate_similarity(
     sides = {"spearman": (cosines, human)}
     for group, ratings in benchmark.groups.items():
         sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
-    ratings = {name: human.tolist() for name, (_, human) in sides.items()}
-    rated = RatedPairs(cosines=cosines.tolist(), ratings=ratings)
+    by_score = {name: human.tolist() for name, (_, human) in sides.items()}
+    rated = RatedPairs(cosines=cosines.tolist(), ratings=by_score)
     if not both.all():
         sides["spearman_known"] = cosines[both], human[both]
     scores: dict[str, float | None] = {}
@@ -270,8 +270,9 @@ def _read_pairs(name: str, path: Path) -> SimilarityBenchmark:
     """Reads a TSV or CSV file of pairs; BadInput for broken rows or one score for all."""
     rows = tab_separated(path)
     is_csv = len(rows[0][1]) == 1
+    groups: tuple[str, ...] = ()
     if {*_EHR_REL} <= {name.lower() for name in rows[0][1]}:
-        pairs, groups = _pairs_of_ehr_rel(path, rows), ()
+        pairs = _pairs_of_ehr_rel(path, rows)
     else:
         pairs, groups = _pairs_of_csv(path) if is_csv else (_pairs_of_tsv(path, rows), ())
     ratings = []

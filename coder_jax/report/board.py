@@ -44,7 +44,7 @@ def board_page(board: Board) -> str:
 
 def _shown(board: Board, row: BoardRow) -> dict[str, Any]:
     """The cells of a row as text."""
-    cells = []
+    cells: list[dict[str, Any]] = []
     for one in board.sets:
         cell, test = row.cells.get(one.name), row.differences.get(one.name)
         if cell is None or cell.value is None:
