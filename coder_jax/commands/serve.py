@@ -52,6 +52,7 @@ COMMON = (
     *("--dictionary-languages", "--dictionary-sources", "--semantic-types", "--pooling"),
 )
 WHEN_ASKED_TO_STOP = "stopping"
+_LAST_PORT = 65535
 _SECONDS_TO_STOP = 60  # requests that take longer are given up
 
 
@@ -120,10 +121,12 @@ def _listen(host: str, port: int) -> socket.socket:
     Raises:
       BadInput: no such address, or a port that is taken or not allowed.
     """
+    if port > _LAST_PORT:
+        raise BadInput(f"--port is {port}; expected 0 to {_LAST_PORT}")
     try:
         family, *_, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
         return socket.create_server((str(address[0]), port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise BadInput(
             f"--host {host} --port {port}: cannot listen there ({error}); give another --port (0: "
             "a free one) or --host"
