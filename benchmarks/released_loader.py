@@ -8,6 +8,7 @@ out. Its triplets, repeats and groups are those of the BatchSpec, and the terms 
 are cleaned by the same rules.
 """
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,12 @@ def released_batches(dataset: Dataset, collate: Collate, workers: int) -> Iterat
             batch_size=collate.spec.groups * collate.spec.triplets,
             collate_fn=collate,
             num_workers=workers,
+            # A fork of a process whose tokenizer has threads would wait for them forever.
+            worker_init_fn=_without_threads,
             drop_last=True,
         )
     )
+
+
+def _without_threads(_: int) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
