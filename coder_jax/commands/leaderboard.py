@@ -73,7 +73,7 @@ from coder_jax.evaluation.vectors import CONCEPTS, TERMS, open_table, vector_fil
 from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.whole import written_whole
 from data_pipeline.flags import Flag
-from data_pipeline.process import BadInput, did_you_mean, tell
+from data_pipeline.process import BadInput, did_you_mean, message_of, tell
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
 if TYPE_CHECKING:
@@ -214,14 +214,19 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
         return
     try:
         scorer = _VectorScorer(row, todo) if row.entry.vectors_of else _EncoderScorer(row)
-    except BadInput as error:
-        tell(f"model {row.entry.name}: left out: {error}")
+    except (BadInput, ModuleNotFoundError) as error:  # such as an extra that is not installed
+        tell(f"model {row.entry.name}: left out: {message_of(error) or error}")
         return
+    for _, _, path in todo:  # what is there was of another encoder or set: never beside new scores
+        path.unlink(missing_ok=True)
     for column, key, path in todo:
         assert column.benchmark is not None
         tell(f"model {row.entry.name}, set {column.entry.name}")
         try:
-            record = scorer.score(column.benchmark, _options_of(column.entry), path)
+            begun = path.with_name(
+                f"{path.stem}.{key[:16]}.json"
+            )  # vectors of other keys are others
+            record = scorer.score(column.benchmark, _options_of(column.entry), begun)
         except BadInput as error:
             tell(f"model {row.entry.name}, set {column.entry.name}: no score: {error}")
             continue

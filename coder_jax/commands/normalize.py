@@ -890,6 +890,13 @@ def run(options: NormalizeOptions) -> int:
         check_decisions(decisions, dictionary)
         if classifier is not None:
             dictionary = dictionary.knowing(classifier.concepts)
+        at_once = bool(table is not None or options.out or options.review or options.map_files)
+        mentions = [mention for part in parts for mention in part] if at_once else []
+        codes: list[str | None] = [None] * len(mentions)
+        if table is not None and code_column is not None:
+            codes = table.frame[code_column].to_list()
+        local = list(zip(mentions, codes, strict=True))
+        said = [decisions.on(*one) for one in local]
 
         # ---- encoder and dictionary ----
         normalizer = ContextNormalizer(
@@ -898,23 +905,17 @@ def run(options: NormalizeOptions) -> int:
                 dictionary,
                 classifier,
                 abbreviations,
-                decisions.names() if options.learn else None,
+                decisions.names(local) if options.learn else None,
             ),
             rules,
             options.context,
         )
 
         # ---- the list ----
-        if table is None and not (options.out or options.review or options.map_files):
+        if not at_once:
             _print_answers(options, normalizer, parts, decisions)
             return 0
-        mentions = [mention for part in parts for mention in part]
-        codes: list[str | None] = [None] * len(mentions)
-        if table is not None and code_column is not None:
-            codes = table.frame[code_column].to_list()
-        local = list(zip(mentions, codes, strict=True))
         decisions.tell_unused(local)
-        said = [decisions.on(*one) for one in local]
         answers = decided(_answers_to(normalizer, mentions, options.shown), said, dictionary)
         _write_coded(options, table, answers, dictionary)
         mapped = _CodedList(table, column, code_column, frequency_column, answers, said)

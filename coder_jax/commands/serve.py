@@ -146,8 +146,10 @@ def _served(options: ServeOptions) -> Served:
         encoded = of_terms.candidates.encoded
         # Terms of a dictionary are cleaned for a look-up; vectors are given out as `encode` does.
         looked_up = of_terms.candidates.encoder
-        assert looked_up.folder is not None, "it was loaded from a folder"
-        own = read_settings(looked_up.folder, pooling=looked_up.settings.pooling).cleaning
+        own = "none"  # of what sentence-transformers runs
+        if looked_up.folder is not None and options.backend != "sentence-transformers":
+            pooling, prompt = looked_up.settings.pooling, looked_up.settings.prompt
+            own = read_settings(looked_up.folder, pooling=pooling, prompt=prompt).cleaning
         settings = looked_up.settings.changed(cleaning=options.cleaning or own)
         encoder = TermEncoder(looked_up.reader, None, settings, looked_up.report)
     else:

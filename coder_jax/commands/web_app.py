@@ -123,7 +123,8 @@ class _Rounds:
           strings: of a request.
           kind: the name of the work, and its arguments; what is of one kind is computed together.
         """
-        if sum(job.left for job in self.waiting) + len(strings) > _MOST_WAITING:
+        waiting = sum(job.left for job in self.waiting)
+        if waiting and waiting + len(strings) > _MOST_WAITING:
             raise _Refused(
                 503, f"more than {_MOST_WAITING:,} terms are waiting; try again in some seconds"
             )

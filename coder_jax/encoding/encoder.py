@@ -456,7 +456,9 @@ class TermEncoder:
             **{"attend_padding": attend_padding, "prompt": prompt},
         }
         if backend == "sentence-transformers":
-            reader = LibraryReader(path_or_hub_id, pooling)
+            local = Path(path_or_hub_id)
+            there = local if local.is_dir() else find_folder(path_or_hub_id, whole=True)
+            reader = LibraryReader(there, pooling)
             settings = EncoderSettings(reader.pooling, max_length=reader.max_length, prompt="")
             encoder = cls(reader, None, settings.changed(**changes))
             encoder.name, encoder.folder = str(path_or_hub_id), reader.folder

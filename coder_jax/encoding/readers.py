@@ -502,7 +502,10 @@ class LibraryReader(_WordPieces, _ReaderOfDistinct):
         backend = getattr(self.model.tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise BadInput(f"{name}: its tokenizer is none of the library tokenizers: expected one")
-        self.tokenizer = backend
+        # A copy: the library turns padding and truncation on in its own when it encodes.
+        self.tokenizer = Tokenizer.from_str(backend.to_str())
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
         self.max_length = min(int(self.model.max_seq_length or LONGEST), LONGEST)
         self.structure = f"{self.model!r} by sentence-transformers {__version__}"
 

@@ -186,7 +186,7 @@ _FREQUENCIES = (
     *("sourcefrequency", "frequency", "freq", "count", "counts", "n", "anzahl", "häufigkeit"),
     *("haeufigkeit", "fallzahl", "nombre", "fréquence", "frequence", "frecuencia", "frequenza"),
 )
-_THOUSANDS = re.compile(r"\d{1,3}(?:[.,' ]\d{3})+")
+_THOUSANDS = re.compile(r"(\d{1,3}(?:[.,'’ ]\d{3})+)(?:[.,]0{1,2})?")
 
 
 def find_frequencies(columns: Mapping[str, Sequence[str]]) -> str | None:
@@ -200,10 +200,10 @@ def find_frequencies(columns: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def frequency_of(text: str) -> int | None:
-    """How often a term is used: 1250, 1.250 and 1,250 are the same; None for what is no number."""
+    """How often a term is used: 1250, 1.250 and 1,250.00 are the same; None for no number."""
     text = " ".join(text.split())  # with narrow blanks, too
-    if _THOUSANDS.fullmatch(text):
-        text = re.sub(r"\D", "", text)
+    if found := _THOUSANDS.fullmatch(text):
+        text = re.sub(r"\D", "", found[1])
     if re.fullmatch(r"\d+(?:[.,]0+)?", text):
         return int(re.split("[.,]", text)[0])
     return None
@@ -297,14 +297,24 @@ class Decisions:
                 + (", ..." if len(unused) > _SHOWN else "")
             )
 
-    def names(self) -> list[tuple[str, str]]:
+    def names(self, terms: Iterable[tuple[str, str | None]] = ()) -> list[tuple[str, str]]:
         """(mention, concept) of the texts that mean one concept, whatever their code.
 
-        A text on which decisions differ, or that means several concepts, is none of them.
+        A text on which decisions differ, or that means several concepts, is none of them; nor is
+        one that the list has with a code on which nobody decided.
+
+        Args:
+          terms: (mention, code) of the list; None where it has no codes.
         """
+        undecided = {
+            mention
+            for mention, code in terms
+            if code is not None and self._has_codes and (code, mention) not in self.of
+        }
         meant = {
             mention: {self.of[code, mention].concepts for code in codes}
             for mention, codes in self._codes_of.items()
+            if mention not in undecided
         }
         one = {mention: found.pop() for mention, found in meant.items() if len(found) == 1}
         return [(mention, concepts[0]) for mention, concepts in one.items() if len(concepts) == 1]
@@ -466,11 +476,13 @@ def _of_review(row: Mapping[str, str]) -> _Said:
 
 
 def _of_usagi(row: Mapping[str, str]) -> _Said:
-    """Usagi's own file: what is APPROVED, where the concept 0 is none."""
+    """Usagi's own file: what is APPROVED as the concept of a term, where the concept 0 is none."""
     concept = row["conceptid"].strip()
     concept = "" if concept == "0" else concept
     decision = _ACCEPTED if concept else _REJECTED
-    if row["mappingstatus"].strip().upper() != "APPROVED":
+    # MAPS_TO_VALUE and MAPS_TO_UNIT name what belongs to the concept of the term.
+    maps_to = row.get("mappingtype", "").strip().upper() in ("", "MAPS_TO")
+    if row["mappingstatus"].strip().upper() != "APPROVED" or not maps_to:
         concept, decision = "", _OPEN
     reviewer, since = row.get("statussetby", ""), row.get("statusseton", "").strip()
     date = ""

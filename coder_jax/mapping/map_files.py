@@ -62,12 +62,12 @@ def local_terms(
       code_column: has the codes; None: a term is its own code.
       frequency_column: says how often each is used, once where it is no number; None: each once.
     """
-    others = {one: values for one, values in columns.items() if one not in _USAGI_MORE}
-    codes = terms if code_column is None else others.pop(code_column)
+    taken = (*_USAGI_MORE, _USAGI[3], code_column, frequency_column)
+    others = {one: values for one, values in columns.items() if one not in taken}
+    codes = terms if code_column is None else columns[code_column]
     counts: list[int | None] = [None] * len(terms)
     if frequency_column is not None:
-        counts = [frequency_of(one) for one in others.pop(frequency_column)]
-    others.pop(_USAGI[3], None)
+        counts = [frequency_of(one) for one in columns[frequency_column]]
     return LocalTerms(name, codes, [1 if one is None else one for one in counts], others)
 
 

@@ -88,7 +88,7 @@ def find_folder(path_or_hub_id: str | Path, *, onnx: bool = False, whole: bool =
         raise BadInput(
             f"{name} is not a folder; expected a model folder or a hub id such as org/name"
         )
-    return _download(name, [*_BESIDE, *["*.onnx"] * onnx, *["*/*", "*.py"] * whole])
+    return _download(name, [*_BESIDE, *["*.onnx"] * onnx, *["[0-9]*/*", "*.py"] * whole])
 
 
 def hub_errors() -> tuple[type[Exception], ...]:

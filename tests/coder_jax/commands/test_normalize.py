@@ -540,6 +540,11 @@ def test_what_was_decided_is_learnt(run_of_normalize_tables, files, capsys):
     assert (files / "terms.csv").read_bytes() == before
     names = read_decisions(files / "decisions.csv").names()
     assert names == [("Kopfweh", "HA"), ("headache", "HA")], "one concept, and always that"
+    coded = "mention,code,concept,decision\nAP,L1,MI,accepted\n"
+    (files / "decisions.csv").write_text(coded)
+    decisions = read_decisions(files / "decisions.csv")
+    assert decisions.names([("AP", "L1"), ("ap", "L2")]) == [("AP", "MI")]
+    assert decisions.names([("AP", "L1"), ("AP", "D7")]) == [], "nobody said what D7's AP is"
 
 
 @pytest.mark.parametrize(

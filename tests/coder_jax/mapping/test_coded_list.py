@@ -206,6 +206,9 @@ def test_how_often_a_term_is_used():
         "1\u202f250": 1250,
         "7.0": 7,
         "1.234.567": 1234567,
+        "1,250.00": 1250,
+        "1’250": 1250,
+        "12.00": 12,
     }
     assert {text: frequency_of(text) for text in texts} == texts
     assert [frequency_of(text) for text in ("", "x", "1.5", "-3", "12 %")] == [None] * 5

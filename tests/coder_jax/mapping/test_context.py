@@ -111,7 +111,9 @@ Nicht allergisches Asthma|Spinal TBC|VATER association|MoM hip replacement|IF an
 NO synthase deficiency|No. 10 blade|Differential blood count|früher Abort|non-Hodgkin lymphoma
 Tibia ausente|Arco di cupido assente|Vésicule biliaire absente|Anomalie de la pie-mère|PAS complex
 Infection à gram négatif|sepsis por gram negativos|Mort dans l'enfance|Fractura sin especificar
-Sans autre indication|hepatitis E|LE edema|Geen diagnose""".replace("\n", "|").split("|"),
+Sans autre indication|hepatitis E|LE edema|Geen diagnose
+Transient ischemic attack (TIA)|Stroke, TIA|CVA - TIA|TIA: left hemisphere|SEM grade 2/6|SIN III
+Plasminogen activator inhibitor (PAI)|Osteomalacia (TIO)|PAI: high""".replace("\n", "|").split("|"),
 )
 def test_names_that_begin_alike(rules, mention):
     assert rules.read(mention) == ((), mention)

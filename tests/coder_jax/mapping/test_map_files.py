@@ -201,6 +201,18 @@ def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
     path.write_text(f"{text}2,Stuhl,APPROVED,312327,\n")
     with pytest.raises(BadInput, match="usagi.csv:5: found 312327 accepted for 'Stuhl' of .*2, an"):
         read_decisions(path)
+    path.write_text(
+        "sourceCode,sourceName,mappingStatus,conceptId,mappingType\n"
+        "1,pain 7 of 10,APPROVED,4329041,MAPS_TO\n1,pain 7 of 10,APPROVED,45877393,MAPS_TO_VALUE\n"
+    )
+    assert read_decisions(path).of == {("1", "pain 7 of 10"): Decision(("4329041",))}, "no value"
+
+
+def test_codes_may_stand_in_a_column_that_usagi_fills_in():
+    terms = local_terms(
+        "list", ["Fieber"], {"conceptId": ["F1"], "comment": ["3"]}, "conceptId", "comment"
+    )
+    assert (terms.codes, terms.counts, dict(terms.others)) == (["F1"], [3], {})
 
 
 @pytest.mark.parametrize("form", ["usagi", "stcm"])
