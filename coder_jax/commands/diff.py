@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from coder_jax.mapping.coded_list import Decision
     from data_pipeline.dataset.dictionary import Dictionary
 
-COMMON = ("--decided", "--out", "--dictionary-languages", "--dictionary-sources")
+COMMON = (*("--decided", "--out", "--encoding", "--dictionary-languages", "--dictionary-sources"),)
 WHEN_ASKED_TO_STOP = "stopping"
 
 _COLUMNS = {

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from coder_jax.commands.answering import AnswerOptions, open_normalizer
 from coder_jax.commands.arguments import check_one_model, load_encoder
-from coder_jax.commands.normalize import AnswerOptions, open_normalizer
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 

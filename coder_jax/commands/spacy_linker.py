@@ -52,7 +52,7 @@ def _make_linker(
     Raises:
       BadInput: what cannot be read, or an option that is not known.
     """
-    from coder_jax.commands.normalize import AnswerOptions, open_normalizer
+    from coder_jax.commands.answering import AnswerOptions, open_normalizer
     from data_pipeline.flags import parsed
 
     words = [f"--model={model}", f"--dictionary={dictionary}"]

@@ -21,6 +21,7 @@ from coder_jax.evaluation.benchmarks import (
     tables_of,
 )
 from coder_jax.evaluation.case_studies import CaseStudy
+from coder_jax.evaluation.coded_terms import CodedTerms
 from coder_jax.evaluation.concepts import ConceptSet
 from coder_jax.evaluation.given_groups import Quaero
 from coder_jax.evaluation.links import LinkBenchmark
@@ -123,6 +124,7 @@ KINDS = {
     Mentions: {"a.tsv": "sore\tC1\n", "b/mentions.tsv": "sore\tC1\n"},
     Folds: {"c/fold_1/test.txt": "1\thot\n", "d/test.txt": "1\thot\n"},
     XlBel: {"e/de_1k_test_query.txt": "C1||Armeria\n", "f.txt": "C1||Armeria\tx\n"},
+    CodedTerms: {"aa.tsv": "filename\tlabel\tspan\tcode\n", "ab.tsv": "term\tconcept\tpredicate\n"},
     SimilarityBenchmark: {"g.tsv": "a\tb\t1\n", "h.csv": "Mean,Term1,Term2\n"},
     Quaero: {"t/corpus/dev/EMEA/1.ann": "", "u/train/MEDLINE/1.ann": ""},
     Mantra: {"i/x/y.ann": "", "j/Medline_GSC_fr_man.xml": "", "k.zip": b"PK\xff", "l.xml": "\t\n"},
@@ -200,6 +202,7 @@ def test_options_have_the_defaults_of_their_flags(capsys):
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": (), "semantic_groups": (), "count_as": "mlnorm", "given_groups": False},
         **{"split": "test", "exact_match": (), "wmd": False},
+        **{"cometa": "specific"},
     }
     assert options_with(k=(2,)).k == (2,)
     with pytest.raises(TypeError, match="unexpected keyword argument 'ks'"):
@@ -208,7 +211,7 @@ def test_options_have_the_defaults_of_their_flags(capsys):
         parsed(evaluate.OPTIONS, ["--help-all"])
     shown = capsys.readouterr().out
     for heading, flags in {
-        "mentions and terms": ["--k", "--predictions"],
+        "mentions and terms": ["--k", "--predictions", "--cometa"],
         "mentions with semantic groups": [
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],

@@ -62,7 +62,7 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     print_records([record], NormalizationOptions(k=(1,)))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["Dorsalgie", "(French)", "back", "pain", "0.995", "C1"] + (
-        ["mean", "of", "words"]
+        ["mean", "of", "words", "w.bin"]
     )
     assert "(no vector)" in lines[-1]
     assert len(_nearest_terms(Table(), study, 50)[0]["nearest"]) == 4, "all there are"

@@ -298,7 +298,9 @@ def test_compared_mention_by_mention(corpus_of_answers, tmp_path):
 
 def test_other_mentions_are_not_compared(corpus_of_answers, tmp_path):
     a = scored_of_answers(corpus_of_answers, ANSWERS)
-    with pytest.raises(BadInput, match="and mentions or gold concepts differ; expected the same"):
+    with pytest.raises(
+        BadInput, match="and what is asked or its answers differ; expected the same"
+    ):
         compared(tmp_path, a, dataclasses.replace(a, content_hash="other"))
 
 

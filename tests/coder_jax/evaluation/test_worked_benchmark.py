@@ -47,7 +47,8 @@ def test_it_is_read_scored_shown_and_written(triplets, files, minilm_path, capsy
     assert mine.counts == {"triplets": 3, "missing": 0}
     tables = capsys.readouterr().out.split("\n\n")
     assert [table.split()[0] for table in tables[:2]] == ["similarity", "triplets"]
-    assert tables[1].splitlines()[2].split() == ["mine", "mean", "3", "0", "66.67"]
+    shown = tables[1].splitlines()[2].split()
+    assert shown == ["mine", "mean", "3", "0", "66.67", str(minilm_path)]
     reported = result_tables(read_results([("ours", str(out))]))
     assert reported[1][1][0].cells == ["mine", "mean", "3", "0", "66.67"]
 

@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path):
     assert json.loads(path.read_text()) == written
     assert list(json.loads(path.read_text())) == list(written)
     assert read_identity(path, EVALUATION, dict[str, Any]) == written
-    assert len(_KINDS) == 8
+    assert len(_KINDS) == 9
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def test_evaluate_of_any_encoder_answers_with_the_nearest_name(mentions, tmp_pat
     assert record["scores"]["total"] == record["scores"]["recall@1"] == np.mean(right)
     assert record["scores"]["multi"] is None and "published" not in printed
     assert record["mentions_per_s"] is None, "its vectors were made before, for all benchmarks"
-    assert printed.splitlines()[2].split()[-1] == "-"
+    assert printed.splitlines()[2].split()[-2:] == ["-", str(model)]
 
 
 def test_tf_idf_finds_ten_concepts_where_one_has_more_names_than_that(tmp_path, capsys):
