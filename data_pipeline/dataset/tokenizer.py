@@ -112,7 +112,8 @@ def load_tokenizer(path_or_hub_id: str | Path) -> Tokenizer:
     try:
         ends_of_terms(tokenizer, path_or_hub_id)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+        # The library's own are plain ones; a panic of Rust is no Exception.
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise BadInput(
             f"the tokenizer of {str(path_or_hub_id)!r} fails at any term: {error}; its "
