@@ -713,7 +713,7 @@ def test_sentence_transformers_runs_what_jax_runs(tiny_folder, pooling):
         _ = theirs.bert
     with pytest.raises(BadInput, match="pooling is 'pooler'; expected one of cls, mean, last"):
         TermEncoder.from_pretrained(tiny_folder, "pooler", backend="sentence-transformers")
-    with pytest.raises(BadInput, match="cannot be opened by sentence-transformers .*; expected a"):
+    with pytest.raises(BadInput, match="none is not a folder; expected a"):
         TermEncoder.from_pretrained(tiny_folder / "none", backend="sentence-transformers")
 
 
