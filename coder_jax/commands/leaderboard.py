@@ -214,10 +214,12 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
         return
     try:
         scorer = _VectorScorer(row, todo) if row.entry.vectors_of else _EncoderScorer(row)
-    except (BadInput, ModuleNotFoundError) as error:  # such as an extra that is not installed
-        tell(f"model {row.entry.name}: left out: {message_of(error) or error}")
+    except (BadInput, ModuleNotFoundError) as error:
+        if (message := message_of(error)) is None:  # no extra of ours
+            raise
+        tell(f"model {row.entry.name}: left out: {message}")
         return
-    for _, _, path in todo:  # what is there was of another encoder or set: never beside new scores
+    for _, _, path in todo:  # of another encoder or set, should this one get no score
         path.unlink(missing_ok=True)
     for column, key, path in todo:
         assert column.benchmark is not None

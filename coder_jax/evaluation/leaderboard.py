@@ -197,12 +197,14 @@ _TOLD = ("licence", "about", "source", "needs", "counts", "language", "score")
 
 def key_of(model: BoardModel, files_of_model: str, one: BoardSet, files_of_set: str) -> str:
     """The hash of all that a cell depends on: files, settings and protocol."""
-    settings = [
-        {name: value for name, value in asdict(entry).items() if name not in ("name", *_TOLD)}
-        for entry in (model, one)
-    ]
-    whole = {"protocol": _PROTOCOL, "settings": settings, "files": [files_of_model, files_of_set]}
+    files = [files_of_model, files_of_set]
+    whole = {"protocol": _PROTOCOL, "settings": [*map(_counted, (model, one))], "files": files}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _counted(entry: BoardModel | BoardSet) -> dict[str, Any]:
+    """The settings of an entry on which scores depend."""
+    return {name: value for name, value in asdict(entry).items() if name not in ("name", *_TOLD)}
 
 
 def cell_file(out: Path, model: str, one: str) -> Path:
@@ -291,7 +293,7 @@ class BoardRow:
 
     Attributes:
       cells: by the name of the set.
-      mean: of the scores, if it has one of each set.
+      mean: of the scores, if it has one of each set, all of the same encoder.
       differences: from the row that all are compared with, of the score that is shown; by the set.
       speed: of the encoder, where it was measured.
     """
@@ -346,7 +348,7 @@ def board_of(
         first = next(iter(row.values()))
         values = [row[name].value for name in names if name in row]
         numbers = [value for value in values if value is not None]
-        whole = len(numbers) == len(names)
+        whole = len(numbers) == len(names) and _is_of_one_encoder(row)
         base = by_model.get(compared_to, {}) if first.model.name != compared_to else {}
         rows.append(
             BoardRow(
@@ -392,8 +394,22 @@ def _asked(cell: BoardCell) -> tuple[str, ...]:
     return record.kind, record.content_hash, searched, order, ratings
 
 
+def _is_of_one_encoder(row: Mapping[str, BoardCell]) -> bool:
+    """Whether all cells of a row are of the same weights and settings."""
+    first, *others = (
+        (_counted(one.model), one.record.encoder.weights_hash) for one in row.values()
+    )
+    return all(other == first for other in others)
+
+
 def _notes(rows: Sequence[BoardRow], sets: Sequence[BoardSet]) -> Iterable[str]:
-    """Counts that are not the published ones, and columns whose rows are of different files."""
+    """Counts that are not as published, rows of several encoders, columns of several files."""
+    for row in rows:
+        if not _is_of_one_encoder(row.cells):
+            yield (
+                f"{row.model.name}: its scores are of different weights or settings; score it on "
+                "all sets in one command"
+            )
     for one in sets:
         cells = [row.cells[one.name] for row in rows if one.name in row.cells]
         for name, published in one.counts.items():

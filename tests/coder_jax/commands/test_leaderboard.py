@@ -197,6 +197,58 @@ def test_only_what_changed_is_scored_again(data, monkeypatch):
     assert len(seen) == 4, "both rows of that folder, on both sets"
 
 
+def test_vectors_of_other_settings_do_not_stand_in_the_way(data, monkeypatch):
+    write_chunks = vector_files._write_chunks
+
+    def stopped(encoder, *rest, **options):
+        if encoder.settings.prompt:
+            raise Stopped
+        write_chunks(encoder, *rest, **options)
+
+    monkeypatch.setattr(vector_files, "_write_chunks", stopped)
+    with pytest.raises(Stopped):
+        board(data)
+    monkeypatch.setattr(vector_files, "_write_chunks", write_chunks)
+    seen = scored(monkeypatch)
+    models = data / "models.toml"
+    models.write_text(models.read_text().replace("pain of ", "no pain of "))
+    board(data)
+    prompts = [prompt for _, prompt in seen if prompt]
+    assert prompts == ["no pain of "] * 2, "both sets: what was begun with another prompt is left"
+
+
+def test_scores_of_two_encoders_have_no_mean(data, capsys):
+    def means():
+        rows = json.loads((data / "out" / "board.json").read_text())["rows"]
+        return [row["mean"] for row in rows if row["model"]["name"] in ("one & only", "prompted")]
+
+    board(data)
+    assert None not in means()
+    write_model(data / "one", seed=2)
+    whole = SETS.partition('[[set]]\nname = "pairs"')[0]
+    (data / "sets.toml").write_text(whole)
+    capsys.readouterr()
+    board(data)
+    said = capsys.readouterr().err
+    assert "note: one & only: its scores are of different weights or settings; score it on" in said
+    assert means() == [None, None]
+
+
+def test_an_extra_that_is_missing_leaves_its_row_out(data, monkeypatch, capsys):
+    load = leaderboard.load_encoder
+
+    def loaded(model, pooling, options):
+        if options.prompt:
+            raise ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime")
+        return load(model, pooling, options)
+
+    monkeypatch.setattr(leaderboard, "load_encoder", loaded)
+    assert board(data) == 0
+    assert re.search(r"model prompted: left out: .*onnxruntime", capsys.readouterr().err)
+    rows = json.loads((data / "out" / "board.json").read_text())["rows"]
+    assert {row["model"]["name"] for row in rows} == {"one & only", "words"}
+
+
 def test_other_lists_add_rows_and_columns(data, monkeypatch):
     board(data)
     (data / "more.toml").write_text('[[model]]\nname = "cls"\nmodel = "one"\npooling = "cls"\n')
