@@ -45,13 +45,17 @@ class Decisions {
 
   // One step that can be undone: (row, { verdict, concepts, note, reviewer, date }) of each.
   change(changes) {
-    this.steps.push(changes.map(([row]) => [row, this.get(row)]));
+    this.steps.push(changes.map(([row, after]) => [row, this.get(row), after.note]));
     this.put(changes);
   }
 
+  // Takes the last step back, but for notes that were typed since: a note is no step.
   undo() {
     const step = this.steps.pop();
-    if (step) this.put(step);
+    if (step) this.put(step.map(([row, before, wrote]) => {
+      const { note } = this.get(row);
+      return [row, note === wrote ? before : { ...before, note }];
+    }));
     return step;
   }
 

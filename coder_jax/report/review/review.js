@@ -22,7 +22,8 @@ class Reviewer {
       if (kept !== null) Object.assign(this, { name: kept, isAsked: true });
     } catch { /* asked on each page then */ }
     this.box = byId("who");
-    this.box.addEventListener("close", () => this.told(byId("name").value.trim()));
+    this.box.addEventListener("cancel", () => { this.action = null; });  // Esc: nothing is decided
+    this.box.addEventListener("close", () => { if (this.action) this.told(byId("name").value.trim()); });
     byId("reviewer").addEventListener("click", () => this.ask());
     this.draw();
   }
@@ -338,8 +339,17 @@ class Review {
       else if (missing !== undefined) unknown.push(missing);
       else for (const row of rows) changes.set(row, decision);
     }
+    let [kept, replaced] = [0, 0];
+    for (const [row, decision] of changes) {
+      const mine = this.decisions.get(row);
+      if (mine.verdict !== OPEN && decision.verdict === OPEN) { changes.delete(row); kept += 1; continue; }
+      replaced += mine.verdict !== OPEN && !isSame(mine, decision);
+      changes.set(row, { ...decision, note: decision.note || mine.note });
+    }
     if (changes.size) this.decisions.change([...changes]);
     const said = [`Loaded ${number(changes.size)} rows of ${name}.`];
+    if (replaced) said.push(`${number(replaced)} were decided otherwise before; u undoes this.`);
+    if (kept) said.push(`${number(kept)} that it leaves open stay as they were decided.`);
     if (others.length) said.push(`${number(others.length)} are not of this list, such as “${others[0]}”.`);
     if (unknown.length) said.push(`${number(unknown.length)} name a concept that the dictionary does not have, such as ${unknown[0]}.`);
     this.say(said.join(" "));

@@ -266,6 +266,16 @@ def test_the_reviewer_is_asked_once(page, address, folder):
     assert sorted(by) == ["Carla", "Dr. Ben x1", "Dr. Ben x1", "Dr. Ben x1"]
 
 
+def test_who_gives_no_name_decides_nothing(page, address):
+    page.execute_script("localStorage.clear()")
+    opened(page, address)
+    press(page, "j", "1", "Ben", Keys.ESCAPE)
+    until(page, lambda: not find(page, "#who")[0].is_displayed())
+    assert option(page, 1)[0] == "open" and text_of(page, "#reviewer") == "Reviewer"
+    find(page, "#list")[0].send_keys("1")
+    assert find(page, "#who")[0].is_displayed(), "it asks again"
+
+
 def test_the_same_text_of_two_codes(browser, folder, write):
     path = folder / "codes.html"
     answers = [replace(one, mention="AP") for one in toy_answers(3)]
@@ -558,6 +568,26 @@ def test_loaded_into_an_empty_page(page, address, folder):
     assert saved(page, folder).read_bytes() == before
     find(page, "#list")[0].send_keys("u")
     assert text_of(page, "#decided").startswith("0 of"), "one step undoes all"
+
+
+def test_a_file_takes_no_decision_back(page, write):
+    press(page, *"j" * 10, "1", "x")
+    ten, eleven = (f"{toy_dictionary().terms[::2][at].lower()} of unit {at}" for at in (10, 11))
+    rows = f"{ten},,open,ask Dr X\n{eleven},C0012,accepted,sure\n"
+    said = load(page, write("theirs.csv", f"mention,concept,decision,note\n{rows}"))
+    assert said == (
+        "Loaded 1 rows of theirs.csv. 1 were decided otherwise before; u undoes this. "
+        "1 that it leaves open stay as they were decided."
+    )
+    assert option(page, 10)[0] == option(page, 11)[0] == "accepted"
+    find(page, "#list")[0].send_keys("u")
+    assert (option(page, 10)[0], option(page, 11)[0]) == ("accepted", "rejected")
+
+
+def test_a_note_that_was_typed_since_is_not_undone(page):
+    press(page, "1", "k", "n", "ask Dr X", Keys.ESCAPE, "u")
+    assert option(page, 0)[0] == "open"
+    assert find(page, "#note")[0].get_property("value") == "ask Dr X"
 
 
 @pytest.mark.parametrize(
