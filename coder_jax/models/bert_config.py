@@ -84,7 +84,11 @@ class _HfConfig(HfSizes):
 
 
 def read_values(
-    config: Mapping[str, Any], content: Any, optional: Mapping[str, str], source: str
+    config: Mapping[str, Any],
+    content: Any,
+    optional: Mapping[str, str],
+    source: str,
+    required: Mapping[str, str] = REQUIRED,
 ) -> dict[str, Any]:
     """The sizes and constants of a config.json under our names.
 
@@ -93,18 +97,19 @@ def read_values(
       content: a type for `typed`.
       optional: Hugging Face's name of what may be left out, by ours.
       source: is named in errors.
+      required: Hugging Face's name of what may not be left out, by ours.
 
     Raises:
       BadInput: a size is missing, or a value that none has.
     """
-    missing = [name for name in REQUIRED.values() if name not in config]
+    missing = [name for name in required.values() if name not in config]
     if missing:
         raise BadInput(
             f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
-            f"{', '.join(REQUIRED.values())}"
+            f"{', '.join(required.values())}"
         )
     typed(config, content, source, "give the config.json that belongs to the weights")
-    given = {ours: config[theirs] for ours, theirs in REQUIRED.items()}
+    given = {ours: config[theirs] for ours, theirs in required.items()}
     given |= {o: config[t] for o, t in optional.items() if config.get(t) is not None}
     if "activation" in given:
         given["activation"] = _SAME_ACTIVATION.get(given["activation"], given["activation"])

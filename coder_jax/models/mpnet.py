@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from coder_jax.models.bert import AttentionMask, Bert, Probes
 from coder_jax.models.bert_config import REQUIRED, BertConfig, HfSizes, Rate, read_values
-from data_pipeline.files.identity import Vocabulary, Width, typed
+from data_pipeline.files.identity import Vocabulary, Width
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -136,15 +136,8 @@ class DistilBertConfig(BertConfig):
         Raises:
           BadInput: a size that is missing or that none has.
         """
-        missing = [name for name in _DISTILBERT_NAMES.values() if name not in config]
-        if missing:
-            raise BadInput(
-                f"{source}: {', '.join(missing)} missing; expected a config.json with all of "
-                f"{', '.join(_DISTILBERT_NAMES.values())}"
-            )
-        typed(config, _HfDistilBert, source, "give the config.json that belongs to the weights")
-        names = _DISTILBERT_NAMES | _DISTILBERT_OPTIONAL
-        return cls(**{o: config[t] for o, t in names.items() if config.get(t) is not None})
+        given = (config, _HfDistilBert, _DISTILBERT_OPTIONAL, source, _DISTILBERT_NAMES)
+        return cls(**read_values(*given))
 
     @property
     def first_position(self) -> int:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from launchers import bash, program, without_settings
+from launchers import bash, finish, program, start, without_settings
 
 
 def test_without_a_fit_python_the_message_says_what_to_install(repo, tmp_path):
@@ -71,20 +71,18 @@ def copy_alone(repo: Path, project: Path) -> Path:
 def made(repo, tmp_path_factory, setuptools) -> tuple[Path, list[tuple[str, str]]]:
     """A project with the environment that two calls made at once, and what each of them said."""
     project = copy_alone(repo, tmp_path_factory.mktemp("made") / "project")
-    with ThreadPoolExecutor() as pool:
-        calls = [
-            pool.submit(
-                bash,
-                *(project / "launch/environment.sh", "requirements.txt"),
-                cwd=project,
-                CODER_JAX_ACCELERATOR="cpu",
-                PYTHONPATH=setuptools,
-            )
-            for _ in range(2)
-        ]
-    said = [call.result() for call in calls]
-    assert [call.returncode for call in said] == [0, 0], said
-    return project, sorted(((call.stdout, call.stderr) for call in said), key=lambda c: len(c[1]))
+    calls = [
+        start(
+            *(project / "launch/environment.sh", "requirements.txt"),
+            cwd=project,
+            CODER_JAX_ACCELERATOR="cpu",
+            PYTHONPATH=setuptools,
+        )
+        for _ in range(2)
+    ]
+    said = [finish(call) for call in calls]
+    assert [status for status, *_ in said] == [0, 0], said
+    return project, sorted(((out, err) for _, out, err in said), key=lambda call: len(call[1]))
 
 
 @pytest.mark.slow

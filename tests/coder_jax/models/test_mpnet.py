@@ -81,6 +81,13 @@ def test_encode_equals_transformers_with_padding_and_a_mask(folder):
     np.testing.assert_allclose(encoder.encode(texts, unit=False), mean, rtol=0, atol=1e-5)
 
 
+def test_another_name_of_gelu_is_read(folder):
+    config = json.loads((folder / "config.json").read_text())
+    key = "activation" if config["model_type"] == "distilbert" else "hidden_act"
+    read = read_config(config | {key: "gelu_fast"})
+    assert read.activation == "gelu_new"
+
+
 @pytest.mark.parity
 def test_gradients_of_every_weight_equal_those_of_pytorch(folder, bert, terms):
     """As for ModernBERT: PyTorch in float64, each term alone; in units of the largest element."""

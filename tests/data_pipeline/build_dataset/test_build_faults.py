@@ -138,9 +138,7 @@ step = sys.argv.pop(1)
 if step == "write_metadata":
     write_dataset.tfds.folder_dataset.write_metadata = die
 elif step == "manifest":
-    write_dataset.write_json = lambda path, content, real=write_dataset.write_json: (
-        die() if path.name == "manifest.json" else real(path, content)
-    )
+    write_dataset.write_identity = die
 elif step in ("move old away", "rename"):
     # Moving it to where the old one is fails first; then the old one moves away.
     tries = {"out": 2 if step == "rename" else 9, ".out.old": 1 if step == "move old away" else 9}
