@@ -198,7 +198,7 @@ _TOLD = ("licence", "about", "source", "needs", "counts", "language", "score")
 def key_of(model: BoardModel, files_of_model: str, one: BoardSet, files_of_set: str) -> str:
     """The hash of all that a cell depends on: files, settings and protocol."""
     files = [files_of_model, files_of_set]
-    whole = {"protocol": _PROTOCOL, "settings": [*map(_counted, (model, one))], "files": files}
+    whole = {"protocol": _PROTOCOL, "settings": [_counted(model), _counted(one)], "files": files}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
