@@ -89,7 +89,7 @@ class EncodingOptions:
         Flag(
             "what runs the encoder; onnx and onnx-int8 read what `export --onnx --int8` wrote, on "
             "the CPU; sentence-transformers opens encoders of other architectures (pip install "
-            "'coder-jax[sentence-transformers]')"
+            "'.[sentence-transformers]')"
         ),
     ] = "jax"
     prompt: Annotated[

@@ -524,8 +524,8 @@ def _check_of_stages(options: NormalizeOptions) -> None:
     for option, given in (("--review", options.review), ("--decided", options.decided)):
         if given:
             raise BadInput(
-                f"{option}: people decide there on one concept for each mention, where recall and "
-                f"rank may answer with several; leave {option} out"
+                f"{option} is for answers by the nearest term, and here recall and rank answer; "
+                f"leave {option} out"
             )
     if options.k is not None and options.k > CANDIDATES:
         raise BadInput(

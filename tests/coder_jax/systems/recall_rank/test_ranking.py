@@ -498,7 +498,10 @@ def test_two_codes_of_one_name_are_one_candidate(generator, ranker, tmp_path, ca
     "flags, said",
     [
         (["-k", "11"], "-k 11: found more than the 10 candidates that recall and rank choose from"),
-        (["--review", "r.html"], "--review: people decide there on one concept for each mention"),
+        (
+            ["--review", "r.html"],
+            "--review is for answers by the nearest term, and here recall and",
+        ),
     ],
 )
 def test_what_recall_and_rank_cannot_do_is_refused(generator, tmp_path, capsys, flags, said):
