@@ -50,7 +50,12 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parity
 @pytest.mark.parametrize(
-    ("kind", "pooling"), [("bert", "pooler"), ("xlm-roberta", "mean"), ("modernbert", "mean")]
+    ("kind", "pooling"),
+    [
+        ("bert", "pooler"),
+        ("xlm-roberta", "mean"),
+        pytest.param("modernbert", "mean", marks=pytest.mark.slow),
+    ],
 )
 def test_onnx_runtime_gives_the_vectors_of_the_export(tmp_path, kind, pooling):
     out = exported(tmp_path, kind, pooling)

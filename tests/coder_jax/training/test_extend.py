@@ -41,7 +41,7 @@ def straight(model, source, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_at_a_constant_rate_it_is_bitwise_the_longer_run(
     model, source, straight, tmp_path, stopped
 ):

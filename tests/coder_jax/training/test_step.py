@@ -122,7 +122,7 @@ def plain(dataset):
     [
         pytest.param(8, 1, False, marks=pytest.mark.slow),
         pytest.param(2, 4, False, marks=pytest.mark.slow),
-        (8, 4, False),
+        pytest.param(8, 4, False, marks=pytest.mark.slow),
         pytest.param(8, 2, True, marks=pytest.mark.slow),
         (3, 1, True),
     ],

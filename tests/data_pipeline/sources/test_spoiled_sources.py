@@ -38,7 +38,7 @@ from data_pipeline.terminology.retired_cuis import read_retired_cuis
 from data_pipeline.terminology.terminology import read_terminology
 
 SEED = 39
-ALWAYS, SLOW = 60, 1000
+ALWAYS, SLOW = 25, 1000
 # What would break a line of a table, or is no character to people.
 ODD = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PUBTATOR = (

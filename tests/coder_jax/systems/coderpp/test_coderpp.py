@@ -146,7 +146,8 @@ def test_terms_of_the_own_concept_are_positives_and_never_negatives(straight, da
     assert float(system.group_loss(group)[0]) == pytest.approx(want, rel=1e-4)
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 8])
 def test_several_devices_find_and_learn_what_one_does(run, straight, tmp_path, devices):
     out = tmp_path / "run"
     run(out, devices=devices)

@@ -50,7 +50,7 @@ ENCODERS = (
     pytest.param("bert-12", marks=pytest.mark.slow),
     "bert-24",
     pytest.param("xlm-roberta-12", marks=pytest.mark.slow),
-    "modernbert-24",
+    pytest.param("modernbert-24", marks=pytest.mark.slow),
 )
 SPEC = BatchSpec(groups=1, triplets=2, repeats=2, row_length=32)
 ARCHITECTURES = {

@@ -109,6 +109,7 @@ def test_nothing_of_training_changes_and_runs_without_a_proof_are_read(
     assert "was saved by a version that kept no proof" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_over_all_devices(model, tmp_path):
     """The encoder is spread over eight devices; float32, whatever training computes in."""
     write_tiny_dataset(tmp_path / "data", model)
