@@ -1,4 +1,4 @@
-"""Give an encoder new word pieces, or characters, learnt from the strings of a terminology.
+"""Give an encoder the word pieces that the strings of a terminology need: new ones, or no others.
 
 A BERT reads words by pieces of its vocabulary. Words of another language, or of another field, fall
 into many short pieces, and a word with a character that the vocabulary lacks becomes [UNK]: on most
@@ -20,6 +20,12 @@ what `train --init` and `data_pipeline.build --tokenizer` take. Heads of masked 
 A vocabulary of SentencePiece (XLM-R) or of bytes (RoBERTa, ModernBERT) cannot grow so and is
 refused.
 
+--only-used does the opposite: it leaves out the pieces that no term uses. A multilingual encoder
+has 250,000 pieces, most of its weights, and a terminology uses a fraction of them. Vectors of the
+terms stay the same, memory and the time of a training step fall. Pieces of one character stay, so
+that no other string becomes unknown; but other words fall into more pieces. Give all terms and
+languages that the encoder will read. For WordPiece (BERT) and SentencePiece (XLM-R).
+
 Examples:
   French and German terms for an English BERT, then a dataset and a run with it:
     python -m coder_jax extend-vocabulary --out pubmedbert_fr_de --pieces 8000 \\
@@ -32,6 +38,10 @@ Examples:
   Chinese characters for MiniLM, from a list of one term a line and a folder of mentions:
     python -m coder_jax extend-vocabulary --model sentence-transformers/all-MiniLM-L6-v2 \\
         --terms terms.txt data/chip --characters --min-frequency 1 --out minilm_chinese
+
+  A multilingual encoder with the pieces of eleven languages' terms alone:
+    python -m coder_jax extend-vocabulary --only-used --model intfloat/multilingual-e5-small \\
+        --terms META/MRCONSO.RRF --out e5_medical
 """
 
 from __future__ import annotations
@@ -39,7 +49,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coder_jax.commands.arguments import MODEL
 from data_pipeline.flags import Flag
@@ -50,7 +60,7 @@ if TYPE_CHECKING:
     from data_pipeline.dataset.vocabulary import WordPieceVocabulary, Words
 
 COMMON = (
-    *("--model", "--terms", "--out", "--pieces", "--characters", "--languages"),
+    *("--model", "--terms", "--out", "--pieces", "--characters", "--only-used", "--languages"),
     "--min-frequency",
 )
 _PIECES = 8000
@@ -64,7 +74,10 @@ WHEN_ASKED_TO_STOP = "stopping; nothing is left in --out"
 class VocabularyOptions:
     """The options of `extend-vocabulary`."""
 
-    model: Annotated[str, Flag("the encoder: a BERT with a WordPiece vocabulary", MODEL)]
+    model: Annotated[
+        str,
+        Flag("the encoder: a BERT with a WordPiece vocabulary; --only-used: XLM-R, too", MODEL),
+    ]
     terms: Annotated[
         tuple[Path, ...],
         Flag(
@@ -84,6 +97,13 @@ class VocabularyOptions:
     ] = None
     characters: Annotated[
         bool, Flag("add all characters that the vocabulary lacks, and nothing else")
+    ] = False
+    only_used: Annotated[
+        bool,
+        Flag(
+            "add nothing; leave out the pieces that no term uses. Vectors of the terms stay the "
+            "same, and the word table of a multilingual encoder becomes small"
+        ),
     ] = False
     min_frequency: Annotated[
         int,
@@ -109,15 +129,28 @@ def run(options: VocabularyOptions) -> int:
     from data_pipeline.dataset.vocabulary import count_words, new_pieces, read_terms
 
     started = time.monotonic()
-    if options.characters and options.pieces is not None:
-        raise BadInput("found --pieces and --characters; expected one of them")
+    ways = (options.pieces is not None, options.characters, options.only_used)
+    if sum(ways) > 1:
+        named = zip(ways, ("--pieces", "--characters", "--only-used"), strict=True)
+        found = " and ".join(name for given, name in named if given)
+        raise BadInput(f"found {found}; expected one of them")
     pieces = _PIECES if options.pieces is None else options.pieces
     if not 1 <= pieces <= _MOST_PIECES:
         raise BadInput(f"--pieces is {pieces}; expected 1 to {_MOST_PIECES:,}")
-    encoder = open_extendable(options.model, options.out)
+    encoder = open_extendable(options.model, options.out, only_used=options.only_used)
     terms = read_terms(options.terms, options.languages, encoder.settings.cleaning)
-    words = count_words(encoder.tokenizer, terms)
     every = [term for own in terms.values() for term in own]
+    probes = every[:: max(len(every) // _PROBES, 1)][:_PROBES]
+    facts: dict[str, Any] = {
+        "learnt from": ", ".join(path.name for path in options.terms),
+        "languages": ", ".join(options.languages) or "all",
+        "distinct terms": len(every),
+    }
+    if options.only_used:
+        _trim(encoder, every, options.out, probes, facts)
+        tell(f"{time.monotonic() - started:.0f} s")
+        return 0
+    words = count_words(encoder.tokenizer, terms)
     tell(f"{len(every):,} distinct terms with {len(words.words):,} distinct words")
     number = None if options.characters else pieces
     new = new_pieces(
@@ -136,11 +169,9 @@ def run(options: VocabularyOptions) -> int:
         encoder,
         new,
         options.out,
-        probes=every[:: max(len(every) // _PROBES, 1)][:_PROBES],
-        facts={
-            "learnt from": ", ".join(path.name for path in options.terms),
-            "languages": ", ".join(options.languages) or "all",
-            "distinct terms": len(every),
+        probes=probes,
+        facts=facts
+        | {
             "characters alone": options.characters,
             "least occurrences": options.min_frequency,
         },
@@ -149,6 +180,33 @@ def run(options: VocabularyOptions) -> int:
     print(_summary(options.out, encoder, new, extended))
     tell(f"{time.monotonic() - started:.0f} s")
     return 0
+
+
+def _trim(
+    encoder: Extendable, terms: list[str], out: Path, probes: list[str], facts: dict[str, Any]
+) -> None:
+    """Writes the encoder with the pieces that the terms use, and says what became of it."""
+    import numpy as np
+
+    from coder_jax.export.vocabulary import write_trimmed
+    from data_pipeline.dataset.tokenizer import tokenize_uncut, vocabulary_size
+    from data_pipeline.dataset.vocabulary import used_pieces, with_pieces_alone
+
+    kept = used_pieces(encoder.tokenizer, terms, encoder.name)
+    before, _ = tokenize_uncut(encoder.tokenizer, terms)
+    after, _ = tokenize_uncut(with_pieces_alone(encoder.tokenizer, kept), terms)
+    if not np.array_equal(kept[after], before):
+        raise RuntimeError("terms have other pieces without those that none of them uses")
+    written = write_trimmed(encoder, kept, out, probes=probes, facts=facts)
+    worst = ", ".join(f"{name} {value:.1e}" for name, value in written.largest.items())
+    rows = encoder.bert.config.vocab_size
+    saved = (rows - written.rows) * encoder.bert.config.hidden_size
+    print(
+        f"{out}: {len(kept):,} of {vocabulary_size(encoder.tokenizer):,} pieces, a word table of "
+        f"{rows:,} -> {written.rows:,} rows: {saved / 1e6:,.1f} million weights fewer\n"
+        f"all {len(terms):,} terms have the pieces that they had; largest difference of the "
+        f"vectors of {written.same:,} terms: {worst}"
+    )
 
 
 def _print_changes(before: WordPieceVocabulary, after: WordPieceVocabulary, words: Words) -> None:

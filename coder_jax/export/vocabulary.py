@@ -1,12 +1,11 @@
-"""Export of an encoder with a larger vocabulary: embeddings of the new word pieces, and the
-folder.
-"""
+"""Export of an encoder with a larger or smaller vocabulary: its table of words, and the folder."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,8 +49,8 @@ from coder_jax.models.hf_weights import (
     read_config,
     to_hf,
 )
-from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer
-from data_pipeline.dataset.vocabulary import WordPieceVocabulary
+from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, vocabulary_size
+from data_pipeline.dataset.vocabulary import WordPieceVocabulary, with_pieces_alone
 from data_pipeline.files.buckets import in_bucket
 from data_pipeline.files.identity import ENCODER, read_json, read_json_value, typed
 from data_pipeline.files.whole import whole_folder
@@ -151,12 +150,12 @@ def _with_word_table(bert: Bert, table: np.ndarray) -> Bert:
 
 
 # -------------------------------------------------------------------------------------------------
-# The export of an encoder with new word pieces.
+# The export of an encoder with other word pieces.
 
 # Parts of the encoder's model card that hold for the new one, too.
 _OF_BASE = ("language", *LICENSE)
 _TOLERANCE = 1e-6  # of unit vectors, float32, before and after
-# Files that stay valid when the vocabulary grows. Weights in other formats do not.
+# Files that stay valid when the vocabulary changes. Weights in other formats do not.
 _KEPT = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("relations.json", "relations.safetensors", "LICENSE*", "NOTICE*"),
@@ -165,13 +164,13 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Extendable:
-    """An encoder to which word pieces can be added.
+    """An encoder to which word pieces can be added, or from which they can be taken.
 
     Attributes:
       name: folder or hub id, as it was given.
       folder: where its files are.
       settings: how it makes vectors.
-      tokenizer, vocabulary: without padding and truncation; the pieces of its model.
+      tokenizer: without padding and truncation.
       bert, hf_config: weights and config.json.
       left_out: weights of the file that are no part of an encoder, such as heads and buffers.
     """
@@ -180,10 +179,14 @@ class Extendable:
     folder: Path
     settings: EncoderSettings
     tokenizer: Tokenizer
-    vocabulary: WordPieceVocabulary
     bert: Bert
     hf_config: dict[str, Any]
     left_out: tuple[str, ...]
+
+    @cached_property
+    def vocabulary(self) -> WordPieceVocabulary:
+        """Its pieces. Raises BadInput where they are of another kind."""
+        return WordPieceVocabulary.of(self.tokenizer, self.name)
 
     @property
     def recorded(self) -> Path | None:
@@ -199,7 +202,7 @@ class Extendable:
 
 
 class Extended(NamedTuple):
-    """The result of an extension.
+    """The result of an extension, or of leaving out pieces.
 
     Attributes:
       rows: of the word table.
@@ -214,20 +217,25 @@ class Extended(NamedTuple):
     largest: dict[str, float]
 
 
-def open_extendable(name: str, out: Path) -> Extendable:
-    """Opens an encoder and checks, before the work, that an extended one can be written to `out`.
+def open_extendable(name: str, out: Path, *, only_used: bool = False) -> Extendable:
+    """Opens an encoder and checks, before the work, that a changed one can be written to `out`.
+
+    Args:
+      name: folder or hub id.
+      out: the folder to write later.
+      only_used: pieces will be left out (`write_trimmed`) and not added.
 
     Raises:
-      BadInput: no such model, another architecture, a vocabulary that is not WordPiece, PyTorch
-        missing, or an `out` that is something else than an earlier folder of this kind.
+      BadInput: no such model, another architecture, a vocabulary that is not WordPiece (unless
+        only_used), PyTorch missing, or an `out` that is something else than an earlier folder of
+        this kind.
     """
     folder = find_folder(name)
     read_config(read_json(folder / "config.json"), str(folder / "config.json"))
     tokenizer = load_tokenizer(folder)
-    vocabulary = WordPieceVocabulary.of(tokenizer, name)
     settings = within_positions(read_settings(folder), folder)
     bert, hf_config, report = load_bert(folder)
-    check_vocabulary(vocabulary.size, bert.config, name)
+    check_vocabulary(vocabulary_size(tokenizer), bert.config, name)
     if in_bucket(out):
         raise BadInput(
             f"--out: found {out}; expected a folder on this machine: copy it there after"
@@ -241,9 +249,10 @@ def open_extendable(name: str, out: Path) -> Extendable:
             "folder"
         )
     left_out = (*report.heads_ignored, *report.only_in_file)
-    return Extendable(
-        name, folder, settings, tokenizer, vocabulary, bert, hf_config, tuple(left_out)
-    )
+    encoder = Extendable(name, folder, settings, tokenizer, bert, hf_config, tuple(left_out))
+    if not only_used:
+        _ = encoder.vocabulary  # another kind is refused
+    return encoder
 
 
 def write_extended(
@@ -268,33 +277,128 @@ def write_extended(
       RuntimeError: the folder opens with other tokens, or with other vectors of terms whose tokens
         did not change. Nothing is left behind.
     """
-    old = to_hf(encoder.bert)[anchor(encoder.bert.config)]
-    table, drawn = _extended_table(old, encoder.vocabulary, new)
     vocabulary = encoder.vocabulary.with_pieces(new)
+    table, drawn = _extended_table(_word_table(encoder.bert), encoder.vocabulary, new)
+    about = (
+        "with new word pieces at the end of its vocabulary, made by "
+        "`python -m coder_jax extend-vocabulary`. Every weight that it had is unchanged; the row "
+        "of a new piece is the mean of the rows of the pieces that spelt it before; one of unknown "
+        "characters is random. Nothing was trained: a term with new pieces has a useful vector "
+        "only after training on such terms."
+    )
+    same, largest = _write(
+        encoder,
+        out,
+        table,
+        vocabulary.put_into,
+        np.arange(encoder.vocabulary.size),
+        probes=probes,
+        about=about,
+        facts={"new pieces": len(new), **facts},
+    )
+    return Extended(len(table), drawn, same, largest)
+
+
+def write_trimmed(
+    encoder: Extendable,
+    kept: np.ndarray,
+    out: Path,
+    *,
+    probes: Sequence[str],
+    facts: Mapping[str, Any],
+) -> Extended:
+    """Writes and checks the encoder with some pieces of its vocabulary.
+
+    Args:
+      encoder: from `open_extendable`.
+      kept: int64 [n], ascending: the ids to keep, from `used_pieces`.
+      out, probes, facts: as of `write_extended`.
+
+    Raises:
+      As `write_extended`.
+    """
+    # RoBERTa's positions count from the padding token's id, which must stay.
+    kept = np.union1d(kept, np.arange(encoder.bert.config.first_position))
+    table = _word_table(encoder.bert)[kept]
+    about = (
+        "without the word pieces that a terminology does not use, made by "
+        "`python -m coder_jax extend-vocabulary --only-used`. Every weight that is left is "
+        "unchanged, and so are the vectors of that terminology's terms. Other words may fall into "
+        "more pieces than before."
+    )
+    pieces = vocabulary_size(encoder.tokenizer)
+    same, largest = _write(
+        encoder,
+        out,
+        table,
+        lambda tokenizer: with_pieces_alone(tokenizer, kept),
+        kept,
+        probes=probes,
+        about=about,
+        facts={"pieces kept": f"{len(kept):,} of {pieces:,}", **facts},
+    )
+    return Extended(len(table), 0, same, largest)
+
+
+def _word_table(bert: Bert) -> np.ndarray:
+    """float32 [V, D]."""
+    return to_hf(bert)[anchor(bert.config)]
+
+
+def _write(
+    encoder: Extendable,
+    out: Path,
+    table: np.ndarray,
+    change: Callable[[Tokenizer], Tokenizer],
+    old_ids: np.ndarray,
+    *,
+    probes: Sequence[str],
+    about: str,
+    facts: Mapping[str, Any],
+) -> tuple[int, dict[str, float]]:
+    """Writes and checks an encoder with another vocabulary.
+
+    Args:
+      encoder: what there was.
+      out: the folder to write.
+      table: float32 [V, D], the new word table.
+      change: gives a tokenizer of the old vocabulary the new one.
+      old_ids: int64 [n], the old ids of the new vocabulary's first pieces.
+      probes: terms to check with, beside PROBE_TERMS.
+      about: what was done, in words for the model card.
+      facts: label -> value.
+
+    Returns:
+      As `_check`.
+    """
+    new = {int(old): number for number, old in enumerate(old_ids)}
+    token_ids = {
+        name: new.get(value, value) if isinstance(value, int) else value
+        for name, value in encoder.hf_config.items()
+    }
     try:
         with whole_folder(out) as folder:
-            write_model(
-                folder,
-                _with_word_table(encoder.bert, table),
-                encoder.hf_config,
-                pytorch_bin=False,
-            )
-            _write_tokenizer(folder, encoder, vocabulary)
+            write_model(folder, _with_word_table(encoder.bert, table), token_ids, pytorch_bin=False)
+            _write_tokenizer(folder, encoder, change)
             _copy_kept(encoder.folder, folder)
-            _write_descriptions(folder, encoder, {"new pieces": len(new), **facts})
-            same, largest = _check(folder, encoder, vocabulary, [*PROBE_TERMS, *probes])
+            _write_descriptions(folder, encoder, about, facts)
+            checked = _check(
+                folder, encoder, change(encoder.tokenizer), old_ids, [*PROBE_TERMS, *probes]
+            )
             for path in folder.rglob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(folder / "config.json", path)
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    return Extended(len(table), drawn, same, largest)
+    return checked
 
 
-def _write_tokenizer(folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary) -> None:
-    """The encoder's tokenizer, its own padding and truncation too, with more pieces."""
+def _write_tokenizer(
+    folder: Path, encoder: Extendable, change: Callable[[Tokenizer], Tokenizer]
+) -> None:
+    """The encoder's tokenizer, its own padding and truncation too, with other pieces."""
     save_tokenizer(encoder.folder, folder)
     path = folder / "tokenizer.json"
-    tokenizer = vocabulary.put_into(Tokenizer.from_file(str(path)))
+    tokenizer = change(Tokenizer.from_file(str(path)))
     tokenizer.save(str(path))
     if encoder.recorded is not None:
         clean_in(folder, encoder.settings.cleaning)
@@ -318,7 +422,9 @@ def _copy_kept(source: Path, folder: Path) -> None:
                 (folder / module["path"]).mkdir()
 
 
-def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, Any]) -> None:
+def _write_descriptions(
+    folder: Path, encoder: Extendable, about: str, facts: Mapping[str, Any]
+) -> None:
     """coder_jax.json for programs and README.md, the model card, for people."""
     before = read_export(encoder.folder)
     versions = {name: version(name) for name in ("jax", "flax", "transformers", "tokenizers")}
@@ -341,44 +447,56 @@ def _write_descriptions(folder: Path, encoder: Extendable, facts: Mapping[str, A
         if (folder / "modules.json").is_file()
         else "transformers",
         pipeline_tag="feature-extraction",
-        tags=sorted({*(of_base.get("tags") or ()), "vocabulary-extension"}),
+        tags=sorted(
+            {*(of_base.get("tags") or ()), *(["vocabulary-extension"] * ("new pieces" in facts))}
+        ),
     )
-    about = (
-        f"The encoder `{name}` with new word pieces at the end of its vocabulary, made by "
-        "`python -m coder_jax extend-vocabulary`. Every weight that it had is unchanged; the row "
-        "of a new piece is the mean of the rows of the pieces that spelt it before; one of unknown "
-        "characters is random. Nothing was trained: a term with new pieces has a useful vector "
-        "only after training on such terms."
-    )
-    text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, vocabulary extended\n\n{about}\n\n"
+    text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, another vocabulary\n\n"
+    text += f"The encoder `{name}` {about}\n\n"
     text += section("Vocabulary", markdown_table(facts)) + "\n"
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def _check(
-    folder: Path, encoder: Extendable, vocabulary: WordPieceVocabulary, terms: Sequence[str]
+    folder: Path,
+    encoder: Extendable,
+    planned: Tokenizer,
+    old_ids: np.ndarray,
+    terms: Sequence[str],
 ) -> tuple[int, dict[str, float]]:
     """Opens a new folder as its users will.
 
+    Args:
+      folder: what was written.
+      encoder: what there was.
+      planned: the tokenizer with the new vocabulary.
+      old_ids: int64 [n], the old ids of its first pieces.
+      terms: to compare.
+
     Returns:
-      (terms whose tokens did not change, the largest difference of their vectors by library).
+      (terms whose pieces did not change, the largest difference of their vectors by library).
 
     Raises:
       RuntimeError: other tokens than planned, other rows of old pieces, or vectors that differ.
     """
-    planned, opened = vocabulary.put_into(encoder.tokenizer), load_tokenizer(folder)
+    opened = load_tokenizer(folder)
     cleaned = encoder.cleaned(terms)
     expected, after = (
         [one.ids for one in tokenizer.encode_batch(cleaned)] for tokenizer in (planned, opened)
     )
     if after != expected or opened.get_vocab() != planned.get_vocab():
         raise RuntimeError(f"{folder} opens with other tokens than those that were written")
-    name, old = anchor(encoder.bert.config), encoder.vocabulary.size
-    if not np.array_equal(read_tensors(folder)[name][:old], to_hf(encoder.bert)[name][:old]):
+    rows = read_tensors(folder)[anchor(encoder.bert.config)][: len(old_ids)]
+    if not np.array_equal(rows, _word_table(encoder.bert)[old_ids]):
         raise RuntimeError(f"{folder} has other rows for the pieces that were there before")
     with unreported():
         before = transformers_tokens(encoder.folder, terms)
-    same = [term for term, old, new in zip(terms, before, expected, strict=True) if old == new]
+    old_id = dict(enumerate(old_ids.tolist()))
+    same = [
+        term
+        for term, old, new in zip(terms, before, expected, strict=True)
+        if old == [old_id.get(one) for one in new]
+    ]
     by_library = {"transformers": lambda path: transformers_vectors(path, same, encoder.settings)}
     if (folder / "modules.json").is_file() and find_spec("sentence_transformers") is not None:
         by_library["sentence-transformers"] = lambda path: sentence_transformers_vectors(path, same)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,7 +36,7 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
     # Where PyTorch is not installed transformers would say so, though tokenizers need none.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     name = str(local_folder(path_or_hub_id, *_TOKENIZERS))
     is_folder = Path(name).exists()
@@ -46,7 +47,10 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
             "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract."
         )
     try:
-        return AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        if _has_lost_normalizer(tokenizer, name):
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
+        return tokenizer
     except Exception as error:  # tokenizers raises this very class for what it cannot read
         pointers = [file for file in _TOKENIZERS if is_lfs_pointer(Path(name) / file)]
         if pointers:
@@ -71,6 +75,22 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
             "Hugging Face hub that this machine can reach (download it first where there is no "
             "network, and give the folder)."
         ) from error
+
+
+def _has_lost_normalizer(tokenizer: Any, name: str) -> bool:
+    """Whether a tokenizer.json has a normalizer and the tokenizer made of it has none.
+
+    transformers 5 makes the tokenizers of some classes, such as XLMRobertaTokenizer, anew from the
+    pieces of the file, and of its normalizers only SentencePiece's own. Without NFKC, "\u00ba" and
+    full-width letters become unknown.
+    """
+    from transformers.utils import cached_file
+
+    made = getattr(tokenizer, "backend_tokenizer", None)
+    if made is None or made.normalizer is not None:
+        return False
+    path = cached_file(name, "tokenizer.json", _raise_exceptions_for_missing_entries=False)
+    return path is not None and read_json(Path(path)).get("normalizer") is not None
 
 
 def _what_is_damaged(folder: Path) -> str:

@@ -64,8 +64,8 @@ class WordPieceVocabulary:
             )
             raise BadInput(
                 f"{source}: the vocabulary is of the kind {kind}; expected WordPiece, as of BERT. "
-                "It spells any string by pieces or bytes that it has: train the encoder as it is, "
-                "or give a BERT"
+                "It spells any string by pieces or bytes that it has: train the encoder as it is "
+                "(--only-used makes the table of XLM-R small), or give a BERT"
             )
         return cls(
             model["vocab"],
@@ -107,6 +107,85 @@ class WordPieceVocabulary:
         added = {token["content"]: token["id"] for token in content["added_tokens"]}
         content["model"]["vocab"] = added | self.pieces
         return Tokenizer.from_str(json.dumps(content))
+
+
+# -------------------------------------------------------------------------------------------------
+# A vocabulary without the pieces that no term uses.
+
+_OF_WORDS = ("##", "\u2581")  # beside the characters of a piece, by WordPiece and SentencePiece
+
+
+def used_pieces(tokenizer: Tokenizer, terms: Sequence[str], source: str) -> np.ndarray:
+    """Ids of the pieces that terms need, and of those that keep other strings readable.
+
+    These are special and added tokens, and pieces of one character: no character becomes unknown
+    that was not. SentencePiece's piece of lowest score stays, too, as the score of unknown
+    characters follows from it.
+
+    Args:
+      tokenizer: from `load_tokenizer`.
+      terms: as they are tokenized.
+      source: the tokenizer's name, for messages.
+
+    Returns:
+      int64 [n], ascending.
+
+    Raises:
+      BadInput: pieces of bytes, made by merges.
+    """
+    content = json.loads(tokenizer.to_str())
+    kind = content["model"]["type"]
+    if kind not in ("WordPiece", "Unigram"):
+        raise BadInput(
+            f"{source}: its vocabulary is of the kind {kind}, as of RoBERTa and ModernBERT, where "
+            "a piece is made of other pieces; expected WordPiece (BERT) or SentencePiece (XLM-R). "
+            "Train the encoder as it is"
+        )
+    ids, _ = tokenize_uncut(tokenizer, terms)
+    kept = {*np.unique(ids).tolist(), *tokenizer.encode("").ids}
+    kept |= {token["id"] for token in content["added_tokens"]}
+    for piece, number in tokenizer.get_vocab(with_added_tokens=False).items():
+        for mark in _OF_WORDS:
+            piece = piece.removeprefix(mark)
+        if len(piece) <= 1:
+            kept.add(number)
+    if kind == "Unigram":
+        scores = [score for _, score in content["model"]["vocab"]]
+        kept |= {scores.index(min(scores)), content["model"]["unk_id"]}
+    else:
+        kept.add(content["model"]["vocab"][content["model"]["unk_token"]])
+    return np.array(sorted(kept), np.int64)
+
+
+def with_pieces_alone(tokenizer: Tokenizer, kept: np.ndarray) -> Tokenizer:
+    """The tokenizer with some of its pieces; what it does beside is unchanged.
+
+    A term whose pieces are all kept has the same ones: they are the longest of WordPiece, and the
+    likeliest of SentencePiece, among fewer, too.
+
+    Args:
+      tokenizer: WordPiece or Unigram.
+      kept: int64 [n], ascending, from `used_pieces`; kept[i] becomes i.
+    """
+    content = json.loads(tokenizer.to_str())
+    new = {old: number for number, old in enumerate(kept.tolist())}
+    model = content["model"]
+    if model["type"] == "Unigram":
+        model["vocab"] = [entry for old, entry in enumerate(model["vocab"]) if old in new]
+        model["unk_id"] = new[model["unk_id"]]
+    else:
+        model["vocab"] = {piece: new[old] for piece, old in model["vocab"].items() if old in new}
+    for token in content["added_tokens"]:
+        token["id"] = new[token["id"]]
+    after = content["post_processor"] or {}
+    for token in (after.get("special_tokens") or {}).values():  # of a template
+        token["ids"] = [new[old] for old in token["ids"]]
+    for role in ("sep", "cls"):  # of BERT's and RoBERTa's own
+        if role in after:
+            after[role][1] = new[after[role][1]]
+    if content.get("padding"):
+        content["padding"]["pad_id"] = new[content["padding"]["pad_id"]]
+    return Tokenizer.from_str(json.dumps(content))
 
 
 # -------------------------------------------------------------------------------------------------

@@ -134,3 +134,15 @@ def test_an_out_that_is_something_else_is_refused_before_the_work(folder, tmp_pa
     assert extend(folder, "absent.txt", tmp_path) == 2
     assert "is no earlier export" in capsys.readouterr().err
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_only_what_terms_use(folder, tmp_path, capsys):
+    assert extend(folder, "english.txt", tmp_path / "out", "--only-used") == 0
+    printed = capsys.readouterr().out
+    found = re.search(r"out: (\d+) of (\d+) pieces, a word table of (\d+) -> (\d+) rows", printed)
+    kept, pieces, before, after = map(int, found.groups())
+    assert kept == after < before == pieces == len(VOCABULARY)
+    assert "all 2 terms have the pieces that they had" in printed
+    assert load_tokenizer(tmp_path / "out").get_vocab_size() == kept
+    assert extend(folder, "english.txt", tmp_path / "no", "--only-used", "--pieces", "3") == 2
+    assert "found --pieces and --only-used; expected one of them" in capsys.readouterr().err

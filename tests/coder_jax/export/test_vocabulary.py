@@ -5,6 +5,7 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_bert
 import tiny_roberta
 from safetensors.numpy import load_file, save_file
 from tiny_bert import TERMS, TINY, VOCABULARY, write_model
@@ -19,11 +20,12 @@ from coder_jax.export.vocabulary import (
     _with_word_table,
     open_extendable,
     write_extended,
+    write_trimmed,
 )
 from coder_jax.models.hf_files import read_settings
 from coder_jax.models.hf_weights import _ANCHOR, load_bert, random_bert, to_hf
-from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer
-from data_pipeline.dataset.vocabulary import WordPieceVocabulary
+from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, vocabulary_size
+from data_pipeline.dataset.vocabulary import WordPieceVocabulary, used_pieces
 from data_pipeline.process import BadInput
 
 pytest.importorskip("torch")
@@ -361,3 +363,41 @@ def test_all_other_weights_stay(pooler):
     assert after.keys() == before.keys()
     for name, value in after.items():
         np.testing.assert_array_equal(value, table if name == _ANCHOR else before[name])
+
+
+# -------------------------------------------------------------------------------------------------
+# An encoder without the pieces that no term uses.
+
+
+@pytest.mark.parametrize("kind", [tiny_bert, tiny_roberta])
+def test_what_is_left_gives_the_same_vectors(tmp_path, kind):
+    kind.write_model(tmp_path / "whole")
+    out, terms = tmp_path / "out", ["heart attack", "pain in heart"]
+    encoder = open_extendable(str(tmp_path / "whole"), out, only_used=True)
+    kept = used_pieces(encoder.tokenizer, terms, "x")
+    said = write_trimmed(encoder, kept, out, probes=terms, facts={"distinct terms": 2})
+    assert said.rows == len(kept) < encoder.bert.config.vocab_size
+    assert said.largest == {"transformers": 0.0} and said.same >= 2
+    for opened in (out, tmp_path / "whole"):
+        config = json.loads((opened / "config.json").read_text())
+        tokenizer = transformers.AutoTokenizer.from_pretrained(opened)
+        assert config["pad_token_id"] == tokenizer.pad_token_id
+        assert tokenizer.convert_tokens_to_ids(tokenizer.mask_token) < config["vocab_size"]
+    before, after = (TermEncoder.from_pretrained(one) for one in (tmp_path / "whole", out))
+    np.testing.assert_array_equal(before.encode(terms), after.encode(terms))
+    card = (out / "README.md").read_text()
+    assert f"| pieces kept | {len(kept):,} of {vocabulary_size(encoder.tokenizer):,} |" in card
+    assert "vocabulary-extension" not in card
+    # It is trained and exported like any other.
+    tokens = export_of(out, tmp_path / "export", "none")
+    assert TermEncoder.from_pretrained(tokens).bert.config.vocab_size == len(kept)
+
+
+def test_rows_of_other_pieces_are_seen(tmp_path, source, monkeypatch):
+    encoder = open_extendable(str(source), tmp_path / "out", only_used=True)
+    kept = used_pieces(encoder.tokenizer, ["heart"], "x")
+    rolled = lambda bert, table: _with_word_table(bert, np.roll(table, 1, 0))  # noqa: E731
+    monkeypatch.setattr(extended_export, "_with_word_table", rolled)
+    with pytest.raises(RuntimeError, match="other rows"):
+        write_trimmed(encoder, kept, tmp_path / "out", probes=[], facts={})
+    assert not (tmp_path / "out").exists()

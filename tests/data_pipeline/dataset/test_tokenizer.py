@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import tiny_bert
 import tiny_modernbert
+import tiny_roberta
 from devices import FULL, device
 from tokenizers import AddedToken, pre_tokenizers
 
@@ -335,3 +336,20 @@ def test_a_tokenizer_that_does_not_split_at_blanks_gets_whole_terms(tokenizer_of
 def test_a_special_token_that_takes_blanks_gets_whole_terms(tokenizer_of_word_pieces):
     tokenizer_of_word_pieces.add_special_tokens([AddedToken("[X]", lstrip=True)])
     assert not WordPieces(tokenizer_of_word_pieces).splits_at_blanks
+
+
+def test_the_normalizer_of_a_file_is_kept(tmp_path):
+    """transformers makes a tokenizer of this class anew, without the normalizer of its file."""
+    tiny_roberta.write_tokenizer(tmp_path, (*tiny_roberta.TEXTS, "typo 2"))
+    plain = load_tokenizer(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    content = json.loads(file.read_text()) | {"normalizer": {"type": "NFKC"}}
+    file.write_text(json.dumps(content))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "XLMRobertaTokenizer"
+    again = tmp_path / "again"
+    save_tokenizer(tmp_path, again)
+    for folder in (tmp_path, again):
+        tokenizer = load_tokenizer(folder)
+        assert tokenizer.encode("\uff12").ids == tokenizer.encode("2").ids
+    assert plain.encode("\uff12").ids != plain.encode("2").ids

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import tiny_bert
+import tiny_modernbert
 import tiny_roberta
 from tiny_mentions import tiny_mentions
 from tiny_ontology import write_ontology
@@ -27,6 +28,8 @@ from data_pipeline.dataset.vocabulary import (
     new_pieces,
     read_terms,
     total,
+    used_pieces,
+    with_pieces_alone,
 )
 from data_pipeline.process import BadInput
 
@@ -323,3 +326,37 @@ def test_a_longer_first_piece_can_make_a_word_longer(tokenizer_of_words):
     worse = changes(words, before, before.with_pieces(["hearta"]))
     assert worse.saved.tolist() == [-4] and (worse.shorter, worse.longer) == (0, 1)
     assert worse.examples("UND", 9) == []
+
+
+# -------------------------------------------------------------------------------------------------
+# Pieces that no term uses are left out.
+
+
+@pytest.mark.parametrize("kind", [tiny_bert, tiny_roberta])
+def test_only_used_pieces_stay_and_those_that_keep_strings_readable(tmp_path, kind):
+    kind.write_tokenizer(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    terms = ["heart attack", "pain in heart"]
+    kept = used_pieces(tokenizer, terms, "x")
+    fewer = with_pieces_alone(tokenizer, kept)
+    assert kept.tolist() == sorted({*kept.tolist()}) and len(kept) < tokenizer.get_vocab_size()
+    for term in (*terms, "heart pain"):
+        assert [kept[one] for one in fewer.encode(term).ids] == tokenizer.encode(term).ids
+        assert fewer.encode(term).tokens == tokenizer.encode(term).tokens
+    # Every character that was read is: alone, inside a word, and where nothing is known.
+    left_out = {*tokenizer.get_vocab()} - {*fewer.get_vocab()}
+    assert left_out and min(len(piece.strip("#\u2581")) for piece in left_out) > 1
+    for text in ("limb", "abdominal pain", "a b c", "☃"):
+        unknown = [one.encode(text).tokens.count(UNKNOWN[kind]) for one in (tokenizer, fewer)]
+        assert unknown[0] == unknown[1], text
+    special = tokenizer.encode("").tokens
+    assert fewer.encode("").tokens == special and len(special) == 2
+
+
+UNKNOWN = {tiny_bert: "[UNK]", tiny_roberta: "<unk>"}
+
+
+def test_pieces_of_bytes_are_not_left_out(tmp_path):
+    tiny_modernbert.write_tokenizer(tmp_path)
+    with pytest.raises(BadInput, match="x: its vocabulary is of the kind BPE"):
+        used_pieces(load_tokenizer(tmp_path), ["heart"], "x")
