@@ -1,4 +1,4 @@
-"""Writes an invented UMLS release of any size, for benchmarks and tests.
+"""Writes an invented UMLS release, or download from Athena, of any size, for benchmarks and tests.
 
 The files (MRCONSO, MRREL, MRSTY, MRCUI, MRFILES) have the UMLS's own shape: terms per concept,
 lengths and languages of terms, relation labels, semantic types, retired concepts. Every term is put
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -565,7 +566,9 @@ def _write_release(folder: Path, size: _Size, seed: int = 0) -> None:
     files = []
     for name, (chunks, rows) in tables.items():
         bad = _bad_lines(name, size, seed)
-        written, length = _write(folder / f"{name}.RRF", _with_bar(name, chunks, rows), bad)
+        written, length = _write(
+            folder / f"{name}.RRF", _with_bar(f"{name}.RRF", chunks, rows), bad
+        )
         columns = COLUMNS[name].split()
         files.append((f"{name}.RRF", name, ",".join(columns), len(columns), written, length))
     names = COLUMNS["MRFILES"].split()
@@ -576,7 +579,7 @@ def _with_bar(
     name: str, chunks: Iterator[pl.DataFrame], rows: int | None
 ) -> Iterator[pl.DataFrame]:
     """The chunks, with a progress bar that counts their rows."""
-    with progress_bar(total=rows, desc=f"write {name}.RRF", unit="row", unit_scale=True) as bar:
+    with progress_bar(total=rows, desc=f"write {name}", unit="row", unit_scale=True) as bar:
         for chunk in chunks:
             yield chunk
             bar.update(chunk.height)
@@ -625,6 +628,140 @@ def _damaged(text: bytes, bad: dict[int, str]) -> bytes:
     return b"\n".join(lines)
 
 
+# -------------------------------------------------------------------------------------------------
+# An invented download from Athena (OMOP), in chunks: its tables are tab-separated, and quotation
+# marks are characters in them.
+
+# About all vocabularies of Athena together.
+_ATHENA_CONCEPTS, _ATHENA_NAMES = 9_000_000, 11_000_000
+_ATHENA_STREAM = 8
+_STANDARD = 0.4  # of the concepts; half of the others map to one of these
+_DOMAINS = "Drug Condition Procedure Observation Measurement Device Spec_Anatomic_Site".split()
+_CLASSES = "Clinical_Drug Clinical_Finding Procedure Lab_Test Branded_Drug Substance".split()
+_OMOP_SOURCES = "RxNorm_Extension SNOMED NDC RxNorm LOINC ICD10CM dm+d ICD10PCS OSM CIEL".split()
+_SPOKEN = {"ENG": 4180186, "SPA": 4182511, "GER": 4182504, "FRE": 4180190}
+_DATES = {"valid_start_date": "19700101", "valid_end_date": "20991231"}
+
+
+def write_athena(folder: Path, concepts: int, names: int, seed: int = 0) -> None:
+    """Writes CONCEPT, CONCEPT_SYNONYM, CONCEPT_RELATIONSHIP and VOCABULARY into `folder`.
+
+    Args:
+      folder: made if it is not there.
+      concepts: how many; 4 of 10 are standard, and half of the others map to one of these.
+      names: of concepts and synonyms together.
+      seed: another seed, another download.
+
+    Raises:
+      BadInput: fewer than 10 concepts, or fewer names than concepts.
+    """
+    if not 10 <= concepts <= names:
+        raise BadInput(
+            f"{concepts:,} concepts with {names:,} names: expected 10 concepts or more, and a name "
+            "or more for each"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {
+        "CONCEPT": (_concept(concepts, seed), concepts),
+        "CONCEPT_SYNONYM": (_concept_synonym(concepts, names - concepts, seed), names - concepts),
+        "CONCEPT_RELATIONSHIP": (_concept_relationship(concepts, seed), None),
+    }
+    for name, (chunks, rows) in tables.items():
+        _write_tabbed(folder / f"{name}.csv", _with_bar(f"{name}.csv", chunks, rows))
+    vocabulary = {
+        **{"vocabulary_id": ["None"], "vocabulary_name": ["OMOP Standardized Vocabularies"]},
+        **{"vocabulary_reference": [""], "vocabulary_version": ["v5.0 invented"]},
+        "vocabulary_concept_id": ["44819096"],
+    }
+    _write_tabbed(folder / "VOCABULARY.csv", iter([pl.DataFrame(vocabulary)]))
+
+
+def _is_standard(concept: np.ndarray) -> np.ndarray:
+    return concept % 10 < 10 * _STANDARD
+
+
+def _concept_id(concept: np.ndarray) -> pl.Series:
+    return pl.Series(1_000_000 + concept)
+
+
+def _concept(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+    words = _words(seed)
+    for chunk, first in enumerate(range(0, concepts, _CHUNK)):
+        rng = np.random.default_rng([seed, _ATHENA_STREAM, 0, chunk])
+        concept = np.arange(first, min(first + _CHUNK, concepts))
+        size = len(concept)
+        number = pl.Series(concept).cast(pl.String)
+        quoted = pl.Series(rng.random(size) < 0.001)
+        name = _strings(np.zeros(size, np.int64), words, rng) + " " + number  # each its own
+        is_standard = pl.Series(_is_standard(concept))
+        invalid = pl.Series(rng.random(size) < 0.1)
+        columns: dict[str, Any] = {
+            "concept_id": _concept_id(concept),
+            "concept_name": (name + ' "A"').zip_with(quoted, name),
+        }
+        for column, options in (
+            ("domain_id", _DOMAINS),
+            ("vocabulary_id", _OMOP_SOURCES),
+            ("concept_class_id", _CLASSES),
+        ):
+            drawn = np.array(options)[_zipf(len(options), size, rng)]
+            columns[column] = pl.Series(drawn).str.replace_all("_", " ", literal=True)
+        nothing = pl.Series([""])
+        columns["standard_concept"] = pl.Series(["S"]).zip_with(is_standard, nothing)
+        columns["concept_code"] = number
+        columns |= {column: pl.lit(date) for column, date in _DATES.items()}
+        columns["invalid_reason"] = pl.Series(["D"]).zip_with(invalid & ~is_standard, nothing)
+        yield pl.select(**columns)
+
+
+def _concept_synonym(concepts: int, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+    words = _words(seed)
+    spoken = np.array([_NAMES.index(language) for language in _SPOKEN])
+    for chunk, first in enumerate(range(0, rows, _CHUNK)):
+        rng = np.random.default_rng([seed, _ATHENA_STREAM, 1, chunk])
+        size = min(_CHUNK, rows - first)
+        language = _zipf(len(spoken), size, rng)
+        numbers = pl.Series(np.arange(first, first + size)).cast(pl.String)
+        yield pl.DataFrame(
+            {
+                "concept_id": _concept_id(rng.integers(0, concepts, size)),
+                "concept_synonym_name": _strings(spoken[language], words, rng) + " " + numbers,
+                "language_concept_id": pl.Series(np.array([*_SPOKEN.values()])[language]),
+            }
+        )
+
+
+def _concept_relationship(concepts: int, seed: int) -> Iterator[pl.DataFrame]:
+    for chunk, first in enumerate(range(0, concepts, _CHUNK)):
+        rng = np.random.default_rng([seed, _ATHENA_STREAM, 2, chunk])
+        concept = np.arange(first, min(first + _CHUNK, concepts))
+        standard = rng.integers(0, concepts // 10, len(concept)) * 10  # all of these are standard
+        maps = _is_standard(concept) | (rng.random(len(concept)) < 0.5)
+        target = np.where(_is_standard(concept), concept, standard)[maps]
+        parent = rng.integers(0, concepts, len(concept))
+        yield pl.concat(
+            pl.DataFrame(
+                {"concept_id_1": _concept_id(one), "concept_id_2": _concept_id(other)}
+            ).with_columns(
+                relationship_id=pl.lit(relation),
+                **{column: pl.lit(date) for column, date in _DATES.items()},
+                invalid_reason=pl.lit(""),
+            )
+            for one, other, relation in (
+                (concept[maps], target, "Maps to"),
+                (target, concept[maps], "Mapped from"),
+                (concept, parent, "Is a"),
+                (parent, concept, "Subsumes"),
+            )
+        )
+
+
+def _write_tabbed(path: Path, chunks: Iterator[pl.DataFrame]) -> None:
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        for number, chunk in enumerate(chunks):
+            chunk.write_csv(file, include_header=number == 0, separator="\t", quote_style="never")
+
+
 _EXAMPLES = """\
 examples:
   a release of the size of UMLS 2020AA (9 GB), and one of a hundredth:
@@ -633,6 +770,10 @@ examples:
 
   with a hundred relations to unknown concepts and ten terms with a lone quote:
     python -m benchmarks.synthetic_release --out META --scale 0.01 --bad-rows dangling=100 quotes=10
+
+  a download from Athena of 9 million concepts, and one of a hundredth:
+    python -m benchmarks.synthetic_release --athena --out ATHENA
+    python -m benchmarks.synthetic_release --athena --out ATHENA --scale 0.01
 """
 
 
@@ -681,9 +822,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--bad-rows", nargs="+", default=(), metavar="KIND=COUNT", help=f"rows to spoil. {kinds}"
     )
+    parser.add_argument(
+        "--athena",
+        action="store_true",
+        help=f"write a download from Athena; --scale 1 is {_ATHENA_CONCEPTS:,} concepts with "
+        f"{_ATHENA_NAMES:,} names",
+    )
     args = parser.parse_args(argv)
 
     def work() -> int:
+        if args.athena:
+            if args.bad_rows:
+                raise BadInput("found --athena and --bad-rows; expected one of them")
+            concepts, names = _ATHENA_CONCEPTS * args.scale, _ATHENA_NAMES * args.scale
+            write_athena(args.out, round(concepts), round(names), args.seed)
+            return 0
         _write_release(args.out, _scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
         return 0
 

@@ -16,9 +16,10 @@ from tokenizers import Tokenizer
 
 from benchmarks import synthetic_release as synthetic_relations
 from benchmarks import synthetic_release as synthetic_terms
-from benchmarks.synthetic_release import _Size, _write_release, main
+from benchmarks.synthetic_release import _Size, _write_release, main, write_athena
 from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import TRY_AGAIN, BadInput
 from data_pipeline.sources.rrf import COLUMNS, _check_lines, _scan, read_rrf
@@ -230,3 +231,26 @@ def test_sigterm_leaves_no_file_that_looks_whole(tmp_path, repo):
     said = process.communicate(timeout=300)[1]
     assert process.returncode == TRY_AGAIN and "stopped" in said
     assert not list(out.iterdir())
+
+
+def test_a_download_from_athena(tmp_path, capsys):
+    sizes = ["--athena", "--out", str(tmp_path / "athena"), "--scale", "0.0002"]
+    assert main(sizes) == 0
+    lines = {path.stem: path.read_text().splitlines() for path in (tmp_path / "athena").iterdir()}
+    assert len(lines["CONCEPT"]) == 1801 and len(lines["CONCEPT_SYNONYM"]) == 401
+    of = [line.split("\t") for line in lines["CONCEPT"]]
+    assert {len(row) for row in of} == {10} and any('"' in row[1] for row in of[1:])
+    standard = {row[0] for row in of if row[5] == "S"}
+    assert len(standard) == 720
+    links = [line.split("\t") for line in lines["CONCEPT_RELATIONSHIP"][1:]]
+    assert {new for _, new, relation, *_ in links if relation == "Maps to"} <= standard
+    whole, of_standard = (
+        read_dictionary(tmp_path / "athena", standard=standard, keep_suppressed=True)
+        for standard in (False, True)
+    )
+    assert len({*whole.concepts}) == 1800 and {*of_standard.concepts} == standard
+    assert 2000 < len(whole.terms) <= 2200 > len(of_standard.terms) > 720
+    assert main([*sizes[:2], str(tmp_path / "no"), "--bad-rows", "quotes=1"]) == 2
+    assert "found --athena and --bad-rows" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="20 concepts with 19 names"):
+        write_athena(tmp_path / "no", 20, 19)
