@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -32,6 +34,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.files.tables import read_text
 from data_pipeline.process import BadInput, did_you_mean
+from data_pipeline.sources.read_source import is_release, source_paths
 
 # -------------------------------------------------------------------------------------------------
 # The lists: models.toml and sets.toml.
@@ -44,13 +47,14 @@ class BoardModel:
     """A row of the board, as models.toml has it."""
 
     name: str
-    model: str  # a folder or a file below --data, or a hub id
+    model: str  # a folder or a file below --data, a hub id, or what compares strings
     pooling: str | None = None
     prompt: str | None = None  # before each term, such as "query: "; None: as its folder says
     cleaning: str | None = None
     max_length: int | None = None
     attend_padding: bool = False
-    backend: Literal["jax", "onnx", "onnx-int8", "sentence-transformers"] = "jax"
+    # strings: no encoder; `model` is one of `name_pairs.STRINGS`.
+    backend: Literal["jax", "onnx", "onnx-int8", "sentence-transformers", "strings"] = "jax"
     vectors_of: Literal["words", "names", "concepts"] | None = None
     licence: str = ""
     about: str = ""  # such as its paper
@@ -66,7 +70,8 @@ class BoardSet:
     dictionary_languages: list[str] = field(default_factory=list)
     dictionary_sources: list[str] = field(default_factory=list)
     retired_cuis: str = ""  # below --data
-    options: dict[str, Any] = field(default_factory=dict)  # of its kind, such as given_groups
+    # Of its kind, such as given_groups; files in them are below --data.
+    options: dict[str, Any] = field(default_factory=dict)
     score: str = ""  # the one that is shown; "": that of its kind
     language: str = ""  # of what is asked
     counts: dict[str, int] = field(default_factory=dict)  # published, by our names
@@ -115,7 +120,7 @@ def read_list(paths: Sequence[Path], kind: type[Entry]) -> list[Entry]:
 # Cells, and the times beside them.
 
 # Raise it when the score of a cell would be another by the same files: all cells are then redone.
-_PROTOCOL = 1
+_PROTOCOL = 2
 _TIMES = "times.json"
 # The score of a kind that is shown: the first of these that its record has.
 _MAIN = ("acc@1", "f1", "spearman", "mcsm", "accuracy", "hits@10", "mrr")
@@ -172,17 +177,27 @@ class BoardCell:
         return [100 * end for end in found] if found else None
 
 
+# What readers look at beside a file: the dictionary of mentions; of a release the semantic types.
+_BESIDE = re.compile(r"dictionary\.tsv|(MR|RXN)STY\.RRF(\.gz)?")
+
+
 def hash_of_files(path: Path) -> str:
-    """SHA-256 of a file, or of the names and files of a folder; of the name of what is neither.
+    """SHA-256 of a file and of what is read beside it, or of the names and files of a folder; of
+    the name of what is neither.
 
     Descriptions (README.md and the like) and hidden files do not count.
     """
     digest = hashlib.sha256()
     if not path.exists():
         digest.update(str(path).encode())
-    for file in [path] if path.is_file() else sorted(path.rglob("*")):
-        name = file.relative_to(path).as_posix()
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+    files = sorted(path.rglob("*"))
+    if path.is_file():
+        beside = {one for one in path.parent.iterdir() if _BESIDE.fullmatch(one.name)}
+        of_release = source_paths(path) if is_release(path) else []
+        files = [path, *sorted({*beside, *of_release} - {path})]
+    for file in files:
+        name = os.path.relpath(file, path)
+        hidden = any(part.startswith(".") and part != ".." for part in Path(name).parts)
         if hidden or file.suffix.lower() == ".md" or not file.is_file():
             continue
         with file.open("rb") as content:
@@ -266,6 +281,7 @@ class Speed:
     terms_per_s: float
     machine: str
     date: str
+    terms: str = ""  # such as "1,024 of Cadec"
 
 
 def read_times(out: Path) -> dict[str, Speed]:
@@ -403,7 +419,17 @@ def _is_of_one_encoder(row: Mapping[str, BoardCell]) -> bool:
 
 
 def _notes(rows: Sequence[BoardRow], sets: Sequence[BoardSet]) -> Iterable[str]:
-    """Counts that are not as published, rows of several encoders, columns of several files."""
+    """Counts that are not as published, rows of several encoders, columns of several files, speeds
+    that do not compare.
+    """
+    measured = {
+        f"{row.speed.terms or 'unknown terms'} on {row.speed.machine}" for row in rows if row.speed
+    }
+    if len(measured) > 1:
+        yield (
+            f"terms/s are of {'; '.join(sorted(measured))}, so they do not compare; remove "
+            f"{_TIMES} and score all rows in one command"
+        )
     for row in rows:
         if not _is_of_one_encoder(row.cells):
             yield (
