@@ -333,6 +333,24 @@ def test_sets_share_the_vectors_of_a_dictionary(data, monkeypatch, capsys):
     assert told.count("vectors of 8 terms: read from the cache") == 1
 
 
+def test_names_of_training_mentions_leave_the_vectors_of_the_dictionary(data, monkeypatch, capsys):
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 1)
+    (data / "medic.txt").write_text("D1||renal stone|kidney stone\nD2||ache|pain\n")
+    (data / "text.txt").write_text("1|t|x\n1\t0\t1\tsore\tDisease\tD2\n")
+    (data / "train.txt").write_text("2|t|x\n2\t0\t1\tsoreness\tDisease\tD2\n")
+    one = '[[set]]\nname = "{}"\npath = "text.txt"\ndictionary = "medic.txt"\n'
+    more = 'options = { training_names = ["train.txt"] }\n'
+    (data / "sets.toml").write_text(one.format("a") + one.format("b") + more)
+    (data / "models.toml").write_text(MODELS.partition('[[model]]\nname = "prompted"')[0])
+    board(data)
+    told = capsys.readouterr().err
+    assert told.count("vectors of 4 terms: kept in the cache") == 1
+    assert told.count("vectors of 4 terms: read from the cache") == 1
+    whole = json.loads((data / "out" / "board.json").read_text())
+    terms = [one["protocol"]["dictionary"]["terms"] for one in whole["rows"][0]["cells"].values()]
+    assert terms == [4, 5]
+
+
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
