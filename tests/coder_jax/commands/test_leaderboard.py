@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from evaluating import write_toy
@@ -14,6 +15,7 @@ from coder_jax.commands import leaderboard
 from coder_jax.encoding import vector_files
 from coder_jax.evaluation import benchmarks
 from coder_jax.evaluation.leaderboard import BoardModel, BoardSet, read_list
+from coder_jax.evaluation.name_pairs import STRINGS
 from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput, Stopped
 
@@ -335,9 +337,9 @@ def test_sets_share_the_vectors_of_a_dictionary(data, monkeypatch, capsys):
 
 def test_names_of_training_mentions_leave_the_vectors_of_the_dictionary(data, monkeypatch, capsys):
     monkeypatch.setattr(vector_files, "LEAST_TERMS", 1)
-    (data / "medic.txt").write_text("D1||renal stone|kidney stone\nD2||ache|pain\n")
-    (data / "text.txt").write_text("1|t|x\n1\t0\t1\tsore\tDisease\tD2\n")
-    (data / "train.txt").write_text("2|t|x\n2\t0\t1\tsoreness\tDisease\tD2\n")
+    (data / "medic.txt").write_text("D000001||renal stone|kidney stone\nD000002||ache|pain\n")
+    (data / "text.txt").write_text("1|t|x\n1\t0\t1\tsore\tDisease\tD000002\n")
+    (data / "train.txt").write_text("2|t|x\n2\t0\t1\tsoreness\tDisease\tD000002\n")
     one = '[[set]]\nname = "{}"\npath = "text.txt"\ndictionary = "medic.txt"\n'
     more = 'options = { training_names = ["train.txt"] }\n'
     (data / "sets.toml").write_text(one.format("a") + one.format("b") + more)
@@ -390,6 +392,9 @@ def test_a_row_to_compare_with_that_is_none_and_no_set_at_hand(data, tmp_path):
 def test_the_lists_of_this_project():
     models, sets = read_list([], BoardModel), read_list([], BoardSet)
     assert {"CODER", "SapBERT", "BioLORD-2023", "KRISSBERT", "MiniLM"} <= {m.name for m in models}
+    assert {one.model for one in models if one.backend == "strings"} == {*STRINGS}
+    for one in sets:  # options and scores that are known
+        leaderboard._options_of(one, Path())
     prompts = {one.name: one.prompt for one in models if one.prompt}
     assert all("E5" in name and prompt == "query: " for name, prompt in prompts.items())
     assert all(one.licence for one in models) and all(one.source for one in sets)
