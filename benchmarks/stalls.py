@@ -30,7 +30,8 @@ _AFTER_A_SAVE = 2  # steps that are likely to run beside the writing of a checkp
 def _waits(lines: Sequence[dict[str, Any]], save_steps: int, eval_steps: int) -> Row:
     """The figures of a run, from its metrics, a line for each step.
 
-    What a line says of pauses has been before its step, or its own step's saves would count.
+    What a line says of pauses has been before its step, or its own step's saves would count. None
+    stands for what was not seen: a run may be too short for a save, or for steps beside one.
     """
     *_, before, last = lines
     took = [
@@ -45,9 +46,9 @@ def _waits(lines: Sequence[dict[str, Any]], save_steps: int, eval_steps: int) ->
     saves, evaluations = before["step"] // save_steps, 1 + before["step"] // eval_steps
     return {
         "step_s": statistics.median(others),
-        "step_beside_a_save_s": statistics.median(beside),
+        "step_beside_a_save_s": statistics.median(beside) if beside else None,
         "data_wait": statistics.median(line["data_wait"] for line in lines[1:]),
-        "save_s": last["save_s"] / saves,
+        "save_s": last["save_s"] / saves if saves else None,
         "eval_s": last["eval_s"] / evaluations,
         "compile_s": last["compile_s"],
         "saves": saves,
@@ -124,8 +125,8 @@ def table(rows: Sequence[Row]) -> str:
             f"{NAMES[row['shape']]}, {row['layers']} layers",
             str(row["terms"]),
             f"{row['step_s']:.3f}",
-            f"{row['step_beside_a_save_s']:.3f}",
-            f"{row['save_s']:.2f}",
+            _or_dash(row["step_beside_a_save_s"], 3),
+            _or_dash(row["save_s"], 2),
             f"{row['checkpoint_bytes'] / 1e9:.2f}",
             f"{row['eval_s']:.2f} ({row['eval_terms']:,} terms)",
             f"{100 * row['data_wait']:.1f} %",
@@ -133,6 +134,10 @@ def table(rows: Sequence[Row]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _or_dash(seconds: float | None, digits: int) -> str:
+    return "-" if seconds is None else f"{seconds:.{digits}f}"
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -147,7 +152,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--save-steps", type=int, default=10, help="default: 10")
     parser.add_argument("--eval-steps", type=int, default=20, help="default: 20")
     parser.add_argument("--eval-terms", type=int, default=2_000, help="default: 2000")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.steps < _AFTER_A_SAVE + 1:
+        parser.error(f"--steps: found {args.steps}; expected {_AFTER_A_SAVE + 1} or more")
+    return args
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -163,7 +163,11 @@ def encoded_for(
     encoded = [benchmark for benchmark in benchmarks if not benchmark.takes_features]
     strings = list(dict.fromkeys(chain.from_iterable(one.keys(TERMS) for one in encoded)))
     dictionaries = [one.dictionaries() for one in encoded]
-    searched = [[term for one in many for term in one.terms] for many in dictionaries]
+    # Further names are of one benchmark alone: without them others share the vectors.
+    searched = [
+        [term for one in many for term in one.terms[: len(one.terms) - one.further]]
+        for many in dictionaries
+    ]
     for one in {id(one): one for one in chain.from_iterable(dictionaries)}.values():
         warn_of_languages(encoder, one)
     related = any(benchmark.takes_relations for benchmark in benchmarks)

@@ -33,10 +33,11 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -69,6 +70,8 @@ from coder_jax.evaluation.leaderboard import (
     write_cell,
     write_times,
 )
+from coder_jax.evaluation.name_pairs import NameStrings
+from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors import CONCEPTS, TERMS, open_table, vector_file_protocol
 from coder_jax.models.hf_files import find_folder
 from data_pipeline.files.whole import written_whole
@@ -79,6 +82,7 @@ from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cui
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.evaluation.benchmark import Benchmark
+    from coder_jax.evaluation.vectors import Vectors
 
 COMMON = ("--models", "--sets", "--out", "--data", "--compare-to")
 WHEN_ASKED_TO_STOP = "stopping; finished scores are kept"
@@ -124,6 +128,7 @@ class _Column:
 
     entry: BoardSet
     files: str  # the hash of its files, of the dictionary's and of the list of retired CUIs
+    options: Options = field(default_factory=Options)
     benchmark: Benchmark | None = None
 
 
@@ -165,6 +170,7 @@ def _check_compared(options: LeaderboardOptions, models: Sequence[BoardModel]) -
 def _column(entry: BoardSet, data: Path, missing: list[BoardModel | BoardSet]) -> _Column | None:
     """A set, or None for one that is not at hand, which is told."""
     paths = [data / name for name in (entry.path, entry.dictionary, entry.retired_cuis) if name]
+    paths += [data / one for name in _FILES for one in entry.options.get(name, [])]
     absent = [str(path) for path in paths if not path.exists()]
     if absent:
         had = f"; it is had from {entry.source}" if entry.source else ""
@@ -178,6 +184,8 @@ def _column(entry: BoardSet, data: Path, missing: list[BoardModel | BoardSet]) -
 def _row(entry: BoardModel, data: Path, missing: list[BoardModel | BoardSet]) -> _Row | None:
     """A model, or None for one that is not at hand, which is told."""
     here = data / entry.model
+    if entry.backend == "strings":
+        return _Row(entry, here, "")
     try:
         if entry.vectors_of and not here.exists():
             raise BadInput(f"there is no {here}; expected a file of vectors")
@@ -207,13 +215,14 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
             todo.append((column, key, path))
     speed_key = key_of(row.entry, row.files, columns[0].entry, columns[0].files)
     times = read_times(options.out)
-    timed = row.entry.name in times and times[row.entry.name].key == speed_key
+    timed = bool(row.entry.vectors_of) or row.entry.backend == "strings"  # they have no speed
+    timed = timed or (row.entry.name in times and times[row.entry.name].key == speed_key)
     timed = timed or not _is_read(columns[0], options.data)  # nothing to measure it on
-    if not todo and (timed or row.entry.vectors_of):
+    if not todo and timed:
         tell(f"model {row.entry.name}: its scores are there")
         return
     try:
-        scorer = _VectorScorer(row, todo) if row.entry.vectors_of else _EncoderScorer(row)
+        scorer = _scorer(row, [column for column, _, _ in todo])
     except (BadInput, ModuleNotFoundError) as error:
         if (message := message_of(error)) is None:  # no extra of ours
             raise
@@ -228,7 +237,7 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
             begun = path.with_name(
                 f"{path.stem}.{key[:16]}.json"
             )  # vectors of other keys are others
-            record = scorer.score(column.benchmark, _options_of(column.entry), begun)
+            record = scorer.score(column.benchmark, column.options, begun)
         except BadInput as error:
             tell(f"model {row.entry.name}, set {column.entry.name}: no score: {error}")
             continue
@@ -242,21 +251,21 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
         write_cell(path, cell)
     if not timed:
         speed = scorer.speed(columns[0], speed_key)
-        if speed is not None:
-            write_times(options.out, {**times, row.entry.name: speed})
+        write_times(options.out, {**times, row.entry.name: speed})
 
 
 def _is_read(column: _Column, data: Path) -> bool:
     """Whether a set could be read, as it is now if it was not; what is wrong with it is told."""
     if column.benchmark is None:
         try:
-            column.benchmark = _benchmark(column.entry, data)
+            column.options = _options_of(column.entry, data)
+            column.benchmark = _benchmark(column.entry, data, column.options)
         except BadInput as error:
             tell(f"set {column.entry.name}: left out: {error}")
     return column.benchmark is not None
 
 
-def _benchmark(entry: BoardSet, data: Path) -> Benchmark:
+def _benchmark(entry: BoardSet, data: Path, options: Options) -> Benchmark:
     from data_pipeline.dataset.dictionary import read_dictionary
 
     dictionary = None
@@ -274,57 +283,64 @@ def _benchmark(entry: BoardSet, data: Path) -> Benchmark:
         data / entry.path,
         dictionary=dictionary,
         retired_cuis=read_retired_cuis(merges) if merges else None,
-        options=_options_of(entry),
+        options=options,
     )
 
 
-def _options_of(entry: BoardSet) -> Options:
+# Options that name files to read.
+_FILES = ("exact_match", "training_names")
+
+
+def _options_of(entry: BoardSet, data: Path) -> Options:
     """The options of all kinds of sets, with those of this one."""
     default = known.options_with()
-    names = vars(default)
+    names = vars(default).keys() - {"predictions"}  # which would be written, not scored
     for name in entry.options:
         if name not in names:
             raise BadInput(
                 f"the set {entry.name}: options has {name!r}{did_you_mean(name, names)}; expected "
-                f"{', '.join(names)}"
+                f"{', '.join(sorted(names))}"
             )
     lists = {name: tuple(one) for name, one in entry.options.items() if isinstance(one, list)}
-    return replace(default, **{**entry.options, **lists})
+    files = {
+        name: tuple(str(data / one) for one in lists[name]) for name in _FILES if name in lists
+    }
+    return replace(default, **{**entry.options, **lists, **files})
 
 
 # -------------------------------------------------------------------------------------------------
-# What scores a model: an encoder, or a file of vectors.
+# What scores a model: an encoder, a file of vectors, or a comparison of strings.
 
 
-class _EncoderScorer:
-    """Scores an encoder."""
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores a model: by its encoder, or without one by what stands in `vectors`."""
 
-    def __init__(self, row: _Row):
-        entry = row.entry
-        how = EncodingOptions(
-            cleaning=entry.cleaning,
-            max_length=entry.max_length,
-            attend_padding=entry.attend_padding,
-            backend=entry.backend,
-            prompt=entry.prompt,
-        )
-        self.encoder = load_encoder(str(row.path), entry.pooling, how)
-        self.protocol = encoder_protocol(self.encoder, entry.model, self.encoder.weights_hash)
-        self.parameters = _parameters_of(self.encoder)
+    protocol: EncoderRecord
+    parameters: int | None
+    encoder: TermEncoder | None = None
+    vectors: Vectors | None = None
 
-    def score(self, benchmark: Benchmark, options: Options, path: Path) -> Any:
-        """The record; vectors that are not kept grow beside the cell's file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def score(self, benchmark: Benchmark, options: Options, path: Path) -> EvaluationRecord:
+        """The record; vectors that are not kept grow beside the cell's file.
+
+        BadInput for a set that has none of the keys of the vectors.
+        """
         scratch: list[Path] = []
-        vectors = encoded_for([benchmark], self.encoder, path, scratch)
+        vectors = self.vectors
+        if self.encoder is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            vectors = encoded_for([benchmark], self.encoder, path, scratch)
+        assert vectors is not None
+        benchmark.keys(vectors.keyed_by)
         record = known.score(benchmark, vectors, self.protocol, options)
         for file in scratch:
             file.unlink()
         return record
 
-    def speed(self, column: _Column, key: str) -> Speed | None:
-        """Terms per second on this machine."""
-        assert column.benchmark is not None
+    def speed(self, column: _Column, key: str) -> Speed:
+        """Terms per second of the encoder on this machine."""
+        assert column.benchmark is not None and self.encoder is not None
         terms = column.benchmark.keys(TERMS)
         step = max(1, len(terms) // _TIMED_TERMS)
         terms = terms[::step][:_TIMED_TERMS]
@@ -337,34 +353,35 @@ class _EncoderScorer:
             terms_per_s=len(terms) / seconds,
             machine=_machine(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
+            terms=f"{len(terms):,} of {column.entry.name}",
         )
 
 
-class _VectorScorer:
-    """Scores a file of vectors, of which the rows that some sets need are read."""
-
-    def __init__(self, row: _Row, todo: Sequence[tuple[_Column, str, Path]]):
-        kind = str(row.entry.vectors_of)
-        self.keyed_by = CONCEPTS if kind == "concepts" else TERMS
+def _scorer(row: _Row, columns: Sequence[_Column]) -> _Scorer:
+    """What scores a model on sets that were read; of a file of vectors only their rows are read."""
+    entry = row.entry
+    if entry.backend == "strings":
+        strings = NameStrings(entry.model)
+        return _Scorer(strings.protocol, None, vectors=strings)
+    if kind := entry.vectors_of:
         keys: set[str] = set()
-        for column, _, _ in todo:
+        for column in columns:
             assert column.benchmark is not None
-            try:
-                keys.update(column.benchmark.keys(self.keyed_by))
-            except BadInput:  # what has no such keys is told when it is scored
-                tell(f"model {row.entry.name}, set {column.entry.name}: nothing to look up")
-        self.vectors = open_table(row.path, kind, keys)
-        self.protocol = replace(vector_file_protocol(self.vectors), model=row.entry.model)
-        self.parameters = self.vectors.table.in_file * self.vectors.table.vectors.shape[1]
-
-    def score(self, benchmark: Benchmark, options: Options, path: Path) -> Any:
-        """The record. BadInput for a set that has no such keys."""
-        benchmark.keys(self.keyed_by)
-        return known.score(benchmark, self.vectors, self.protocol, options)
-
-    def speed(self, column: _Column, key: str) -> Speed | None:
-        """None: nothing is computed."""
-        return None
+            with suppress(BadInput):  # what has no such keys is told when it is scored
+                keys.update(column.benchmark.keys(CONCEPTS if kind == "concepts" else TERMS))
+        table = open_table(row.path, kind, keys)
+        protocol = replace(vector_file_protocol(table), model=entry.model)
+        return _Scorer(protocol, table.table.in_file * table.table.vectors.shape[1], vectors=table)
+    how = EncodingOptions(
+        cleaning=entry.cleaning,
+        max_length=entry.max_length,
+        attend_padding=entry.attend_padding,
+        backend=entry.backend,
+        prompt=entry.prompt,
+    )
+    encoder = load_encoder(str(row.path), entry.pooling, how)
+    of_encoder = encoder_protocol(encoder, entry.model, encoder.weights_hash)
+    return _Scorer(of_encoder, _parameters_of(encoder), encoder)
 
 
 def _parameters_of(encoder: TermEncoder) -> int | None:

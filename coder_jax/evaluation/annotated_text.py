@@ -25,6 +25,7 @@ from coder_jax.evaluation.name_pairs import (
     Cosine,
     Measure,
     NamesByConcept,
+    NameStrings,
     SameWords,
     WordJaccard,
     WordMovers,
@@ -35,7 +36,6 @@ from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
     NormalizationFold,
     NormalizationOptions,
-    evaluate_normalization,
     normalization_record,
     with_answers,
 )
@@ -177,6 +177,14 @@ class TextOptions(Options):
             heading="names",
         ),
     ] = ()
+    training_names: Annotated[
+        tuple[str, ...],
+        Flag(
+            "annotated abstracts for training, of one benchmark or of all: their mentions are "
+            "further names of their concepts, as BioSyn has it",
+            "[NAME=]FILE",
+        ),
+    ] = ()
     wmd: Annotated[
         bool,
         Flag("score mentions in text also by Word Mover's Distance; with --vectors-of words"),
@@ -272,16 +280,18 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
 
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(
-            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
-        )
+        result = self.result(vectors, options.of(NormalizationOptions).k or ACCURACY_AT)
         record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         baselines = {name: dict(scores) for name, scores in self.without_encoder.items()}
         if options.of(TextOptions).wmd:
             for name, scores in self.by_word_movers(vectors).items():
                 baselines[name] |= scores
-        cosine = Cosine(vectors, self.searched.names.names, self.searched.rows)
-        record = self.completed(record, result, cosine, baselines, options.seed)
+        names = self.searched.names.names
+        if isinstance(vectors, NameStrings):
+            measure: Measure = vectors.measure(names)
+        else:
+            measure = Cosine(vectors, names, self.searched.rows)
+        record = self.completed(record, result, measure, baselines, options.seed)
         return with_answers(record, self, result, vectors, options)
 
     def by_word_movers(self, vectors: Vectors) -> dict[str, dict[str, dict[str, float]]]:
@@ -296,7 +306,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         self,
         record: EvaluationRecord,
         result: NormalizationResult,
-        cosine: Measure,
+        measure: Measure,
         baselines: Mapping[str, dict[str, dict[str, float]]],
         seed: int,
     ) -> EvaluationRecord:
@@ -308,7 +318,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
             one = results[fold.name]
             assert one.ranks is not None, "of a single fold"
             right = rank_values(*one.ranks, ks=[1])["acc@1"]
-            values, alone = self.values_of(cosine, fold, right)
+            values, alone = self.values_of(measure, fold, right)
             groups.append(values)
             kept = record.folds.get(fold.name, {"scores": record.scores})
             folds[fold.name] = {
@@ -464,14 +474,27 @@ def _read_folds(given: Given) -> _TextFolds:
             "such as MEDIC for diseases"
         )
     found = _mentions_by_type(given.path)
-    trained = [_mentions_by_type(path) for path in _training_files(given)]
-    every = [one for some in (found, *trained) for one in some.values()]
+    asked = given.options.of(TextOptions)
+    trained = [_mentions_by_type(path) for path in _files_for(given, asked.exact_match)]
+    naming = [_mentions_by_type(path) for path in _files_for(given, asked.training_names)]
+    every = [one for some in (found, *trained, *naming) for one in some.values()]
     identifiers = sorted({one for some in every for gold in some.gold for one in gold})
     concepts = _concepts_of_identifiers(dictionary, identifiers)
 
     def joined(gold: Sequence[str]) -> str:
         return CONCEPT_SEPARATOR.join(concepts[one] for one in gold if one in concepts)
 
+    if naming:
+        named = {
+            (string, joined(gold)): None
+            for some in naming
+            for one in some.values()
+            for string, gold in zip(one.strings, one.gold, strict=True)
+        }
+        own = set(zip(dictionary.terms, dictionary.concepts, strict=True))
+        new = [pair for pair in named if pair[1] and pair not in own]
+        source = f"{dictionary.source} and {len(new):,} names of training mentions"
+        dictionary = replace(dictionary.with_names(new), source=source)
     read = _TextFolds([], {}, {})
     now = given.retired_cuis.now if given.retired_cuis else str
     for kind, mentions in found.items():
@@ -497,10 +520,10 @@ def _read_folds(given: Given) -> _TextFolds:
     return read
 
 
-def _training_files(given: Given) -> list[Path]:
-    """The files of --exact-match that belong to a benchmark."""
+def _files_for(given: Given, arguments: Sequence[str]) -> list[Path]:
+    """The files among [NAME=]FILE that belong to a benchmark."""
     files = []
-    for argument in given.options.of(TextOptions).exact_match:
+    for argument in arguments:
         name, equals, path = argument.partition("=")
         if not equals or Path(argument).exists():
             files.append(Path(argument))

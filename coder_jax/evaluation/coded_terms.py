@@ -1,6 +1,6 @@
 """Tables of mentions with codes, as corpora and shared tasks are given: a line for each mention.
 
-What is read is recognized by the names of the columns:
+What is read is recognized by the names of the columns, or of the files of a folder:
 
 - DisTEMIST, SympTEMIST and MedProcNER (their "linking" tables): filename, span or text, code;
   several codes together are joined with "+", NO_CODE is none;
@@ -8,7 +8,13 @@ What is read is recognized by the names of the columns:
 - lists of local terms: term or subject_label, concept or object_id, predicate (exactMatch or
   broadMatch, also with skos: before it), a fold for each predicate;
 - AskAPatient and TwADR-L: a folder of files such as AskAPatient.fold-0.test.txt, without a header:
-  concept, its name, mention; the names of all files are the dictionary if none is given.
+  concept, its name, mention; the names of all files are the dictionary if none is given;
+- MedMentions (full or st21pv): a folder with corpus_pubtator.txt or .txt.gz and
+  corpus_pubtator_pmids_test.txt, the abstracts whose mentions are asked;
+- NCBI disease and BC5CDR as BioSyn processes them: a folder with processed_test/ of .concept files,
+  PMID||span||type||mention||identifiers, and test_dictionary.txt, identifiers||name, which has the
+  mentions of training and development too. As in BioSyn an answer is right if it shares an
+  identifier with the mention. Parts of a composite mention are asked one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -24,15 +31,21 @@ from coder_jax.evaluation.normalization import NormalizationBenchmark, Normaliza
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.tables import tab_separated
+from data_pipeline.files.tables import CONCEPT_SEPARATOR, DOUBLE_PIPE, read_text, tab_separated
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
+from data_pipeline.sources.corpora import NONE, read_abstracts
 
 _NO_CODE, _TOGETHER = "NO_CODE", "+"
 _SPECIFIC, _GENERAL = "specific snomed id", "general snomed id"
 _PREDICATES = {name.lower(): name for name in ("exactMatch", "broadMatch")}
 _FOLD_FILES = "*.fold-*.test.txt"
+_OF_MEDMENTIONS = ("corpus_pubtator.txt", "corpus_pubtator.txt.gz")
+_TEST_PMIDS = "corpus_pubtator_pmids_test.txt"
+_BIOSYN_COLUMNS = 5
+_BIOSYN_DICTIONARY, _BIOSYN_FILES = "test_dictionary.txt", "processed_test/*.concept"
 _FOLD_COLUMNS = "concept<TAB>name<TAB>mention"
+_OLD_ENCODING = "latin-1"  # of AskAPatient as it is distributed
 
 
 class _Layout(NamedTuple):
@@ -77,29 +90,46 @@ class CodedTerms(NormalizationBenchmark):
 
     formats: ClassVar[str] = (
         "codes:    a table of DisTEMIST, SympTEMIST, MedProcNER, COMETA, or of local terms with a "
-        "column predicate; or a folder of AskAPatient"
+        "column predicate; or a folder of AskAPatient, MedMentions or BioSyn"
     )
     about: ClassVar[str] = """\
 codes     the linking tables of DisTEMIST, SympTEMIST and MedProcNER, a split of COMETA, the
           folder of AskAPatient or TwADR-L, or a table of local terms with the columns term,
-          concept and predicate (exactMatch, broadMatch; the score is the mean over both). Searched
-          in --dictionary. Mentions without a code, or with several together, are left out and
-          counted."""
+          concept and predicate (exactMatch, broadMatch; the score is the mean over both); the
+          folder of MedMentions (corpus_pubtator.txt.gz and corpus_pubtator_pmids_test.txt), or of
+          BioSyn (processed_test/ and test_dictionary.txt, which has the names of training mentions
+          and is searched). Searched in --dictionary. Mentions without a code, or with several
+          together, are left out and counted."""
     options: ClassVar[type[Options]] = _CodedTermOptions
 
     @classmethod
     def claims(cls, found: Found) -> bool:
         if found.is_folder:
-            return any(found.path.glob(_FOLD_FILES))
+            is_biosyn = any(found.path.glob(_BIOSYN_FILES))
+            has_folds = any(found.path.glob(_FOLD_FILES))
+            return has_folds or is_biosyn or found.holds(*_OF_MEDMENTIONS)
         return any(layout.columns(found.header) for layout in _LAYOUTS)
+
+    @classmethod
+    def brings_dictionary(cls, path: Path) -> bool:
+        return (path / _BIOSYN_DICTIONARY).is_file()
 
     @classmethod
     def read(cls, given: Given) -> Self:
         left_out: Counter[str] = Counter()
-        if given.path.is_dir():
+        if Found(given.path).holds(*_OF_MEDMENTIONS):
+            folds = [_read_medmentions(given, left_out)]
+        elif any(given.path.glob(_BIOSYN_FILES)):
+            folds = [_read_biosyn(given.path, left_out)]
+        elif given.path.is_dir():
             folds = _read_fold_files(given.path, given.dictionary)
         else:
             folds = list(_read_table(given, left_out))
+        if not any(fold.mentions for fold in folds):
+            raise BadInput(
+                f"{given.path}: found no mention with one code; expected some: give the table or "
+                "folder of the task that links mentions to codes"
+            )
         return replace(cls.of_folds(given, folds), left_out=dict(left_out))
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
@@ -107,15 +137,20 @@ codes     the linking tables of DisTEMIST, SympTEMIST and MedProcNER, a split of
         return replace(record, counts={**record.counts, **self.left_out})
 
 
+def _searched(given: Given) -> Dictionary:
+    """The dictionary that was given; BadInput if there is none."""
+    if given.dictionary is None:
+        raise BadInput(
+            f"{given.path}: found mentions with codes and no dictionary to search; expected "
+            "--dictionary with the names of these codes, such as the gazetteer of the task as a "
+            "table with the columns term and concept, or a dataset of the UMLS"
+        )
+    return given.dictionary
+
+
 def _read_table(given: Given, left_out: Counter[str]) -> Iterator[NormalizationFold]:
     """A fold for each predicate, or one; BadInput for broken rows or no dictionary."""
-    path, dictionary = given.path, given.dictionary
-    if dictionary is None:
-        raise BadInput(
-            f"{path}: found mentions with codes and no dictionary to search; expected --dictionary "
-            "with the names of these codes, such as the gazetteer of the task as a table with the "
-            "columns term and concept"
-        )
+    path, dictionary = given.path, _searched(given)
     (_, first), *rows = tab_separated(path)
     header = [name.strip().lower() for name in first]
     layout = next(one for one in _LAYOUTS if one.columns(header))
@@ -145,11 +180,6 @@ def _read_table(given: Given, left_out: Counter[str]) -> Iterator[NormalizationF
             left_out["several codes at once"] += 1
         else:
             asked.setdefault(fold, []).append((fields[mention].strip(), gold))
-    if not asked:
-        raise BadInput(
-            f"{path}: found no mention with one code among {len(rows)} lines; expected some: give "
-            "the table of the task that links mentions to codes"
-        )
     for fold in sorted(asked, reverse=True):
         mentions, codes = ([*side] for side in zip(*asked[fold], strict=True))
         yield NormalizationFold(fold, mentions, codes, dictionary)
@@ -175,8 +205,76 @@ def _read_fold_files(path: Path, dictionary: Dictionary | None) -> list[Normaliz
 
 def _rows_of_fold(path: Path) -> Iterator[tuple[str, str, str]]:
     """(concept, its name, mention) of each line; BadInput for another line."""
-    for number, fields in tab_separated(path):
+    for number, fields in tab_separated(path, _OLD_ENCODING):
         values = [one.strip() for one in fields]
         if len(values) != 3 or not all(values):
             raise BadInput(f"{path}:{number}: found {fields!r}; expected {_FOLD_COLUMNS}")
         yield values[0], values[1], values[2]
+
+
+def _read_medmentions(given: Given, left_out: Counter[str]) -> NormalizationFold:
+    """The mentions of the test abstracts, as they stand in the text."""
+    dictionary, corpus = _searched(given), given.path / _OF_MEDMENTIONS[0]
+    if not corpus.is_file():
+        corpus = given.path / _OF_MEDMENTIONS[1]
+    listed = given.path / _TEST_PMIDS
+    if not listed.is_file():
+        raise BadInput(
+            f"{given.path}: found {corpus.name} without {_TEST_PMIDS}; expected the list of the "
+            "test abstracts beside it, which is in the folder full/data of MedMentions"
+        )
+    wanted = {line.strip() for line in read_text(listed).split()}
+    abstracts = [one for one in read_abstracts(corpus) if one.pmid in wanted]
+    if len(abstracts) < len(wanted):
+        raise BadInput(
+            f"{corpus}: found {len(abstracts):,} of the {len(wanted):,} abstracts that {listed} "
+            "names; expected all: fetch both again"
+        )
+    mentions, gold = [], []
+    for mention in (one for abstract in abstracts for one in abstract.mentions):
+        cui = mention.identifiers.removeprefix("UMLS:")
+        if not cui or cui == NONE:
+            left_out["no code"] += 1
+            continue
+        mentions.append(mention.text)
+        gold.append(cui)
+    return NormalizationFold("", mentions, gold, dictionary)
+
+
+def _read_biosyn(path: Path, left_out: Counter[str]) -> NormalizationFold:
+    """BioSyn's queries, and its dictionary, of which each distinct field is a concept."""
+    file = path / _BIOSYN_DICTIONARY
+    if not file.is_file():
+        raise BadInput(
+            f"{path}: found {_BIOSYN_FILES} without {file.name}; expected it: fetch the folder "
+            "again"
+        )
+    # An answer is right by any of its identifiers, so that those of one field are one concept.
+    pairs = (line.partition(DOUBLE_PIPE)[::2] for line in read_text(file).split("\n"))
+    rows = [(one.strip(), name.strip()) for one, name in pairs if one.strip() and name.strip()]
+    names = [name for _, name in rows]
+    concepts = [joined.replace(CONCEPT_SEPARATOR, _TOGETHER) for joined, _ in rows]
+    concepts_of: dict[str, dict[str, None]] = {}
+    for concept in dict.fromkeys(concepts):
+        for identifier in concept.split(_TOGETHER):
+            concepts_of.setdefault(identifier.strip(), {})[concept] = None
+    mentions, gold = [], []
+    for queries in sorted(path.glob(_BIOSYN_FILES)):
+        for number, line in enumerate(read_text(queries).split("\n"), start=1):
+            fields = [one.strip() for one in line.split(DOUBLE_PIPE)]
+            if not line.strip():
+                continue
+            if len(fields) != _BIOSYN_COLUMNS or not fields[3]:
+                raise BadInput(
+                    f"{queries}:{number}: found {line[:80]!r}; expected "
+                    "PMID||span||type||mention||identifiers: fetch the file again"
+                )
+            identifiers = fields[4].replace(CONCEPT_SEPARATOR, _TOGETHER).split(_TOGETHER)
+            found = (concepts_of.get(one.strip(), {one.strip(): None}) for one in identifiers)
+            right = dict.fromkeys(chain.from_iterable(found))
+            parts = [one.strip() for one in fields[3].split(CONCEPT_SEPARATOR) if one.strip()]
+            left_out["queries"] += 1
+            left_out["parts of composite mentions"] += len(parts) if len(parts) > 1 else 0
+            mentions += parts
+            gold += [CONCEPT_SEPARATOR.join(right)] * len(parts)
+    return NormalizationFold("", mentions, gold, Dictionary(names, concepts, str(file)))

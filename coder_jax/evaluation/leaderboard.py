@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -32,6 +34,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.files.tables import read_text
 from data_pipeline.process import BadInput, did_you_mean
+from data_pipeline.sources.read_source import is_release, source_paths
 
 # -------------------------------------------------------------------------------------------------
 # The lists: models.toml and sets.toml.
@@ -44,13 +47,14 @@ class BoardModel:
     """A row of the board, as models.toml has it."""
 
     name: str
-    model: str  # a folder or a file below --data, or a hub id
+    model: str  # a folder or a file below --data, a hub id, or what compares strings
     pooling: str | None = None
     prompt: str | None = None  # before each term, such as "query: "; None: as its folder says
     cleaning: str | None = None
     max_length: int | None = None
     attend_padding: bool = False
-    backend: Literal["jax", "onnx", "onnx-int8", "sentence-transformers"] = "jax"
+    # strings: no encoder; `model` is one of `name_pairs.STRINGS`.
+    backend: Literal["jax", "onnx", "onnx-int8", "sentence-transformers", "strings"] = "jax"
     vectors_of: Literal["words", "names", "concepts"] | None = None
     licence: str = ""
     about: str = ""  # such as its paper
@@ -66,7 +70,8 @@ class BoardSet:
     dictionary_languages: list[str] = field(default_factory=list)
     dictionary_sources: list[str] = field(default_factory=list)
     retired_cuis: str = ""  # below --data
-    options: dict[str, Any] = field(default_factory=dict)  # of its kind, such as given_groups
+    # Of its kind, such as given_groups; files in them are below --data.
+    options: dict[str, Any] = field(default_factory=dict)
     score: str = ""  # the one that is shown; "": that of its kind
     language: str = ""  # of what is asked
     counts: dict[str, int] = field(default_factory=dict)  # published, by our names
@@ -115,7 +120,7 @@ def read_list(paths: Sequence[Path], kind: type[Entry]) -> list[Entry]:
 # Cells, and the times beside them.
 
 # Raise it when the score of a cell would be another by the same files: all cells are then redone.
-_PROTOCOL = 1
+_PROTOCOL = 2
 _TIMES = "times.json"
 # The score of a kind that is shown: the first of these that its record has.
 _MAIN = ("acc@1", "f1", "spearman", "mcsm", "accuracy", "hits@10", "mrr")
@@ -172,17 +177,27 @@ class BoardCell:
         return [100 * end for end in found] if found else None
 
 
+# What readers look at beside a file: the dictionary of mentions; of a release the semantic types.
+_BESIDE = re.compile(r"dictionary\.tsv|(MR|RXN)STY\.RRF(\.gz)?")
+
+
 def hash_of_files(path: Path) -> str:
-    """SHA-256 of a file, or of the names and files of a folder; of the name of what is neither.
+    """SHA-256 of a file and of what is read beside it, or of the names and files of a folder; of
+    the name of what is neither.
 
     Descriptions (README.md and the like) and hidden files do not count.
     """
     digest = hashlib.sha256()
     if not path.exists():
         digest.update(str(path).encode())
-    for file in [path] if path.is_file() else sorted(path.rglob("*")):
-        name = file.relative_to(path).as_posix()
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+    files = sorted(path.rglob("*"))
+    if path.is_file():
+        beside = {one for one in path.parent.iterdir() if _BESIDE.fullmatch(one.name)}
+        of_release = source_paths(path) if is_release(path) else []
+        files = [path, *sorted({*beside, *of_release} - {path})]
+    for file in files:
+        name = os.path.relpath(file, path)
+        hidden = any(part.startswith(".") and part != ".." for part in Path(name).parts)
         if hidden or file.suffix.lower() == ".md" or not file.is_file():
             continue
         with file.open("rb") as content:
@@ -266,6 +281,7 @@ class Speed:
     terms_per_s: float
     machine: str
     date: str
+    terms: str = ""  # such as "1,024 of Cadec"
 
 
 def read_times(out: Path) -> dict[str, Speed]:
@@ -312,6 +328,7 @@ class Board:
 
     Attributes:
       compared_to: the name of the row that all others are compared with, or "".
+      best: the highest score of each set.
       notes: what a reader must know, such as counts that are not the published ones.
       missing: models and sets of the lists that are not at hand.
     """
@@ -319,6 +336,7 @@ class Board:
     rows: list[BoardRow]
     sets: list[BoardSet]
     compared_to: str
+    best: dict[str, float]
     notes: list[str]
     missing: list[BoardModel | BoardSet]
 
@@ -362,8 +380,16 @@ def board_of(
         )
     rows.sort(key=lambda one: (one.mean is None, -(one.mean or 0), one.model.name))
     shown = [sets[name] for name in names]
-    notes = list(_notes(rows, shown))
-    return Board(rows=rows, sets=shown, compared_to=compared_to, notes=notes, missing=list(missing))
+    of_all = [(name, cell.value) for row in rows for name, cell in row.cells.items()]
+    scored = sorted((name, value) for name, value in of_all if value is not None)
+    return Board(
+        rows=rows,
+        sets=shown,
+        compared_to=compared_to,
+        best=dict(scored),  # of each the last, which is the highest
+        notes=list(_notes(rows, shown)),
+        missing=list(missing),
+    )
 
 
 def _differences(
@@ -403,7 +429,17 @@ def _is_of_one_encoder(row: Mapping[str, BoardCell]) -> bool:
 
 
 def _notes(rows: Sequence[BoardRow], sets: Sequence[BoardSet]) -> Iterable[str]:
-    """Counts that are not as published, rows of several encoders, columns of several files."""
+    """Counts that are not as published, rows of several encoders, columns of several files, speeds
+    that do not compare.
+    """
+    measured = {
+        f"{row.speed.terms or 'unknown terms'} on {row.speed.machine}" for row in rows if row.speed
+    }
+    if len(measured) > 1:
+        yield (
+            f"terms/s are of {'; '.join(sorted(measured))}, so they do not compare; remove "
+            f"{_TIMES} and score all rows in one command"
+        )
     for row in rows:
         if not _is_of_one_encoder(row.cells):
             yield (
@@ -501,22 +537,38 @@ def json_of(board: Board) -> str:
     return json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _rows_of_table(
+    board: Board, shown: Callable[[BoardRow, str, BoardCell], str], none: str
+) -> list[list[str]]:
+    """The rows of a table as text: name, million parameters, a cell for each set, mean, terms/s.
+
+    Args:
+      shown: the text of a row's cell on a set, by its name.
+      none: the text where nothing is.
+    """
+    rows = []
+    for row in board.rows:
+        found = [(one.name, row.cells.get(one.name)) for one in board.sets]
+        cells = [
+            none if cell is None or cell.value is None else shown(row, name, cell)
+            for name, cell in found
+        ]
+        mean = none if row.mean is None else f"{row.mean:.1f}"
+        speed = f"{row.speed.terms_per_s:,.0f}" if row.speed else none
+        rows.append([row.model.name, millions(row.parameters), *cells, mean, speed])
+    return rows
+
+
 def markdown_of(board: Board) -> str:
     """A table for a page of documentation; its times are in the last column."""
     heads = ["encoder", "million parameters", *(one.name for one in board.sets), "mean", "terms/s"]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
-    for row in board.rows:
-        cells = [row.model.name, millions(row.parameters)]
-        for one in board.sets:
-            cell, test = row.cells.get(one.name), row.differences.get(one.name)
-            if cell is None or cell.value is None:
-                cells.append("-")
-                continue
-            mark = f" ({p_in_words(test.p)})" if test else ""
-            cells.append(f"{cell.value:.1f}{half(cell.interval, 1, 1)}{mark}")
-        mean = "-" if row.mean is None else f"{row.mean:.1f}"
-        cells += [mean, f"{row.speed.terms_per_s:,.0f}" if row.speed else "-"]
-        lines.append(cells)
+
+    def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
+        test = row.differences.get(name)
+        mark = f" ({p_in_words(test.p)})" if test else ""
+        return f"{cell.value:.1f}{half(cell.interval, 1, 1)}{mark}"
+
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *_rows_of_table(board, shown, "-")]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
@@ -528,67 +580,41 @@ _SURE = 0.05  # below this p a difference is marked
 def latex_of(board: Board) -> str:
     """A table for booktabs: a row for each encoder, its times in the last column."""
     heads = ["Encoder", "M", *(one.name for one in board.sets), "Mean", "terms/s"]
-    best = {
-        one.name: max(
-            (value for row in board.rows if (value := _value_of(row, one.name)) is not None),
-            default=None,
-        )
-        for one in board.sets
-    }
-    lines = []
-    for row in board.rows:
-        cells = [row.model.name, millions(row.parameters)]
-        texts = [_tex(cell) for cell in cells]
-        for one in board.sets:
-            texts.append(_tex_cell(row, one.name, best[one.name]))
-        mean = "--" if row.mean is None else f"{row.mean:.1f}"
-        speed = f"{row.speed.terms_per_s:,.0f}" if row.speed else "--"
-        lines.append(" & ".join([*texts, mean, speed]) + r" \\")
+
+    def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
+        """A score with half its interval, bold if it is the best, and the outcome of its test."""
+        value = f"{cell.value:.1f}"
+        text = rf"\textbf{{{value}}}" if cell.value == board.best[name] else value
+        if cell.interval:
+            text += rf" {{\scriptsize$\pm${(cell.interval[1] - cell.interval[0]) / 2:.1f}}}"
+        side = side_of(row.differences.get(name))
+        return text + {"better": r" $\uparrow$", "worse": r" $\downarrow$", "": ""}[side]
+
+    rows = _rows_of_table(board, shown, "--")
     tests = (
         f"$\\uparrow$, $\\downarrow$: better or worse than {_tex(board.compared_to)} by a paired "
         f"test, $p < {_SURE}$. "
         if board.compared_to
         else ""
     )
-    hashes = [
-        f"% {row.model.name} on {name}: {cell.score}, {cell.key[:16]}"
-        for row in board.rows
-        for name, cell in row.cells.items()
-    ]
     return "\n".join(
         [
-            *hashes,
+            *(
+                f"% {row.model.name} on {name}: {cell.score}, {cell.key[:16]}"
+                for row in board.rows
+                for name, cell in row.cells.items()
+            ),
             r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}",
             r"\toprule",
-            " & ".join(_tex(head) for head in heads) + r" \\",
+            " & ".join(map(_tex, heads)) + r" \\",
             r"\midrule",
-            *lines,
+            *(" & ".join([_tex(name), *cells]) + r" \\" for name, *cells in rows),
             r"\bottomrule",
             r"\end{tabular}",
             f"% {tests}Behind $\\pm$: half the width of the 95 % interval. M: million parameters.",
             "",
         ]
     )
-
-
-def _value_of(row: BoardRow, name: str) -> float | None:
-    """A row's score on a set, if it has one."""
-    return row.cells[name].value if name in row.cells else None
-
-
-def _tex_cell(row: BoardRow, name: str, best: float | None) -> str:
-    """A score with half its interval, bold if it is the best, and the outcome of its test."""
-    cell = row.cells.get(name)
-    if cell is None or cell.value is None:
-        return "--"
-    value = f"{cell.value:.1f}"
-    text = rf"\textbf{{{value}}}" if cell.value == best else value
-    if cell.interval:
-        text += rf" {{\scriptsize$\pm${(cell.interval[1] - cell.interval[0]) / 2:.1f}}}"
-    test = row.differences.get(name)
-    if test and test.p < _SURE and test.a != test.b:
-        text += r" $\uparrow$" if test.b > test.a else r" $\downarrow$"
-    return text
 
 
 def _tex(text: str) -> str:
@@ -598,6 +624,13 @@ def _tex(text: str) -> str:
 def millions(parameters: int | None) -> str:
     """A number of parameters in millions: "22.7"; "-" for none."""
     return "-" if parameters is None else f"{parameters / 1e6:,.1f}"
+
+
+def side_of(test: ScoreDifference | None) -> str:
+    """ "better" or "worse" where a paired test is sure of it, else ""."""
+    if test is None or test.p >= _SURE or test.a == test.b:
+        return ""
+    return "better" if test.b > test.a else "worse"
 
 
 def difference_in_words(found: ScoreDifference) -> str:

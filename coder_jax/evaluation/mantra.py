@@ -16,7 +16,6 @@ from coder_jax.evaluation.given_groups import GroupedMentions, NotedMentions, ch
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
     NormalizationFold,
-    evaluate_normalization,
     normalization_record,
     with_answers,
 )
@@ -331,7 +330,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(vectors.encode, self, ks=[1])
+        result = self.result(vectors, [1])
         record = _mantra_record(self, result, encoder, missing, options.seed)
         return with_answers(record, self, result, vectors, options)
 

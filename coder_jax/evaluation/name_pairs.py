@@ -6,18 +6,18 @@ import logging
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from coder_jax.encoding.vector_files import unit
+from coder_jax.encoding.vector_files import EncoderProtocol, unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.normalization import NormalizationOptions
-from coder_jax.evaluation.ranks import TIE_TOLERANCE, ahead_and_tied
+from coder_jax.evaluation.ranks import TIE_TOLERANCE, GoldCounts, ahead_and_tied
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
     ABOUT,
@@ -28,12 +28,13 @@ from coder_jax.evaluation.results import (
     percent,
     resampled,
 )
-from coder_jax.evaluation.vectors import Vectors, WordVectors, terms_only
+from coder_jax.evaluation.vectors import ComparedStrings, Vectors, WordVectors, terms_only
 from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import content_hash, split_concepts, two_columns
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, did_you_mean
 from data_pipeline.sources.text import words_of
+from data_pipeline.terminology.tf_idf import CharacterTfIdf
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -280,7 +281,7 @@ class SameWords:
         return np.flatnonzero(similarity == 1)
 
 
-def _blocks(queries: Sequence[str], names: int) -> Iterator[slice]:
+def _blocks(queries: Sequence[object], names: int) -> Iterator[slice]:
     """Parts of the queries, so many that their similarities to all names fit into memory."""
     size = max(1, _MOST_SIMILARITIES // max(1, names))
     for first in range(0, len(queries), size):
@@ -340,6 +341,16 @@ CANDIDATE_CONCEPTS = 20
 K1, B, FORM = 1.2, 0.75, "lucene"
 
 
+def _bm25_of(names: Sequence[str]) -> Any:
+    """The index of BM25 over the words of names."""
+    import bm25s  # not at the top: `--help` stays quick
+
+    logging.getLogger(bm25s.__name__).setLevel(logging.WARNING)
+    search = bm25s.BM25(k1=K1, b=B, method=FORM)
+    search.index([words_of(name) for name in names], show_progress=False)
+    return search
+
+
 class NamesByConcept:
     """The names of a dictionary in the order of their concepts.
 
@@ -381,13 +392,8 @@ class NamesByConcept:
         return np.maximum.reduceat(similarity, self.starts, axis=-1)
 
     @cached_property
-    def _bm25(self):
-        import bm25s  # not at the top: `--help` stays quick
-
-        logging.getLogger(bm25s.__name__).setLevel(logging.WARNING)
-        search = bm25s.BM25(k1=K1, b=B, method=FORM)
-        search.index([words_of(name) for name in self.names], show_progress=False)
-        return search
+    def _bm25(self) -> Any:
+        return _bm25_of(self.names)
 
     def candidates(self, mention: str) -> np.ndarray:
         """int: up to CANDIDATE_CONCEPTS concepts that share a word with a mention, best first; ties
@@ -400,6 +406,151 @@ class NamesByConcept:
         scores = self.best_of_concepts(self._bm25.get_scores(words))
         best = np.argsort(-scores, kind="stable")[:CANDIDATE_CONCEPTS]
         return best[scores[best] > 0]
+
+
+# -------------------------------------------------------------------------------------------------
+# Comparisons of strings in the place of an encoder, as rows beside encoders.
+
+
+class _SameString:
+    """1 for a name that is equal but for case, otherwise 0."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = np.array([name.casefold() for name in names], object)
+
+    def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        names = self.names[rows]
+        return np.array([names == query.casefold() for query in queries], np.float64)
+
+
+class _FewestEdits:
+    """1 less the edits per character of the longer string (Levenshtein), whatever the case."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = [name.casefold() for name in names]
+
+    def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.process import cdist
+
+        asked = [query.casefold() for query in queries]
+        names = [self.names[row] for row in rows.tolist()]
+        # In doubles: ties are told from neighbours by the last digits.
+        return cdist(asked, names, scorer=Levenshtein.normalized_similarity, dtype=np.float64)
+
+
+class _Trigrams:
+    """The cosine of TF-IDF vectors of three-letter pieces, as `normalize` compares letters."""
+
+    def __init__(self, names: Sequence[str]):
+        from coder_jax.mapping.candidates import TRIGRAMS  # which imports jax
+
+        self.letters = CharacterTfIdf(names, **TRIGRAMS)
+
+    def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        return np.concatenate([some[:, rows] for some in self.letters.similarity(queries)])
+
+
+class _Bm25:
+    """BM25 of names as documents, not limited to 1."""
+
+    def __init__(self, names: Sequence[str]):
+        self.index = _bm25_of(names)
+
+    def similarities(self, queries: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        found = np.zeros((len(queries), len(rows)))
+        for place, query in enumerate(queries):
+            if words := [word for word in words_of(query) if word in self.index.vocab_dict]:
+                found[place] = self.index.get_scores(words)[rows]
+        return found
+
+
+STRINGS: dict[str, tuple[str, Callable[[Sequence[str]], Measure]]] = {
+    "exact match": ("equal but for case", _SameString),
+    "edit distance": ("1 - edits / characters of the longer string", _FewestEdits),
+    "tf-idf": ("TF-IDF of three-letter pieces", _Trigrams),
+    "bm25": (f"BM25 of words ({FORM}, k1 {K1}, b {B})", _Bm25),
+}
+
+
+class NameStrings(ComparedStrings):
+    """One of STRINGS in the place of vectors.
+
+    A concept is as similar as its nearest name. One that shares nothing with a mention is no
+    answer: a gold concept of similarity 0 has the last place.
+    """
+
+    def __init__(self, kind: str):
+        if kind not in STRINGS:
+            raise BadInput(
+                f"found {kind!r}{did_you_mean(kind, STRINGS)}; expected {', '.join(STRINGS)}"
+            )
+        self.kind = kind
+
+    @property
+    def protocol(self) -> EncoderProtocol:
+        """The comparison as described in records."""
+        return EncoderProtocol(
+            model=self.kind,
+            weights_hash=None,
+            tokenizer_hash="",
+            pooling=STRINGS[self.kind][0],
+            max_length=0,
+            attend_padding=False,
+            lowercases=True,
+            cleaning="none",
+            dtype="float64",
+        )
+
+    def measure(self, names: Sequence[str]) -> Measure:
+        """The comparison with these names."""
+        return STRINGS[self.kind][1](names)
+
+    def counts(
+        self, mentions: Sequence[str], gold: Sequence[str], dictionary: Dictionary
+    ) -> GoldCounts:
+        names = NamesByConcept(dictionary)
+        measure, everything = self.measure(names.names), np.arange(len(names.names))
+        asked = {pair: None for pair in zip(mentions, gold, strict=True)}
+        pairs, found = list(asked), np.zeros((4, len(asked)), np.int64)
+        for part in _blocks(pairs, len(names.names)):
+            similarity = measure.similarities([mention for mention, _ in pairs[part]], everything)
+            best = names.best_of_concepts(similarity)
+            for place, row in enumerate(best, start=part.start):
+                numbers = list(dict.fromkeys(names.numbers(pairs[place][1])))
+                found[:, place] = _place_of_gold(row, numbers)
+        place_of = {pair: place for place, pair in enumerate(pairs)}
+        of_each = found[:, [place_of[pair] for pair in zip(mentions, gold, strict=True)]]
+        return GoldCounts(*of_each[:3], of_each[3].astype(bool))
+
+    def of_pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        if self.kind == "bm25":
+            raise BadInput("found rated pairs, of which BM25 has no similarity; leave it out")
+        strings = list(dict.fromkeys([*first, *second]))
+        row_of = {string: row for row, string in enumerate(strings)}
+        measure = self.measure(strings)
+        found = [
+            measure.similarities([a], np.array([row_of[b]]))[0, 0]
+            for a, b in zip(first, second, strict=True)
+        ]
+        return np.clip(found, 0, 1)  # a sum of floats may be a little more
+
+
+def _place_of_gold(similarity: np.ndarray, gold: Sequence[int]) -> tuple[int, int, int, bool]:
+    """A row of `GoldCounts`.
+
+    Args:
+      similarity: float [C], of a mention with each concept.
+      gold: the numbers of its gold concepts that are in the dictionary.
+    """
+    if not gold:
+        return 0, 0, 1, False
+    of_gold = similarity[list(gold)]
+    if of_gold.max() <= 0:
+        return len(similarity) - len(gold), 0, 1, True
+    ahead, tied = ahead_and_tied(similarity, of_gold.max())
+    gold_tied = int(ahead_and_tied(of_gold, of_gold.max())[1].sum())
+    return int(ahead.sum()), int(tied.sum()) - gold_tied, gold_tied, True
 
 
 def average_precision(similarity: np.ndarray, relevant: np.ndarray, expected: int) -> float:

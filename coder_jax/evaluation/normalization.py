@@ -31,7 +31,7 @@ from coder_jax.evaluation.record import (
     Unreachable,
 )
 from coder_jax.evaluation.results import ABOUT, Row, Table, missing_column, percent, published_rows
-from coder_jax.evaluation.vectors import TERMS, Vectors, terms_only
+from coder_jax.evaluation.vectors import TERMS, ComparedStrings, Vectors, terms_only
 from coder_jax.models.hf_files import EncoderSettings
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary, union
 from data_pipeline.files.tables import (
@@ -158,11 +158,15 @@ class NormalizationBenchmark(Benchmark):
         """The folds over which the score is averaged."""
         return [fold.name for fold in self.folds]
 
+    def result(self, vectors: Vectors, ks: Sequence[int]) -> NormalizationResult:
+        """The scores of acc@k and MRR, by vectors or by a comparison of strings."""
+        if isinstance(vectors, ComparedStrings):
+            return _counted(self, vectors.counts, ks)
+        return evaluate_normalization(vectors.encode, self, ks=ks)
+
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         missing = int((~vectors.known(self.keys(vectors.keyed_by))).sum())
-        result = evaluate_normalization(
-            vectors.encode, self, ks=options.of(NormalizationOptions).k or ACCURACY_AT
-        )
+        result = self.result(vectors, options.of(NormalizationOptions).k or ACCURACY_AT)
         record = normalization_record(self, result, encoder, missing=missing, seed=options.seed)
         return with_answers(record, self, result, vectors, options)
 
@@ -221,6 +225,8 @@ def with_answers(
 ) -> EvaluationRecord:
     """The record with the answers to each mention; also writes tables of them if asked for."""
 
+    if isinstance(vectors, ComparedStrings):
+        return replace(record, answers=_places_alone(benchmark, result))
     folder = options.of(NormalizationOptions).predictions
     found = _answers_of(vectors.encode, benchmark, ANSWERS if folder else 1)
     described = _described_answers(benchmark, result, found)
@@ -433,18 +439,44 @@ def evaluate_normalization(
       BadInput: the encoder gives a vector that is not finite.
     """
     _check_ks(ks)
-    folds_of: dict[int, list[NormalizationFold]] = {}
-    for fold in benchmark.folds:  # those that share a dictionary go through it together
-        folds_of.setdefault(id(fold.dictionary), []).append(fold)
     strings = sum(len(fold.mentions) for fold in benchmark.folds)
-    strings += sum(len(folds[0].dictionary.terms) for folds in folds_of.values())
+    strings += sum(len(one.terms) for one in benchmark.dictionaries())
     encode = _checked(encode)
     if strings <= _ENCODED_AT_ONCE:
         encode = _encoded_at_once(encode, benchmark.keys(TERMS))
-    results: dict[str, NormalizationResult] = {}
-    for folds in folds_of.values():
-        results |= _results_of_folds(encode, folds, ks, tie_tolerance)
-    results = {fold.name: results[fold.name] for fold in benchmark.folds}
+
+    def count(mentions: list[str], gold: list[str], dictionary: Dictionary) -> GoldCounts:
+        from coder_jax.evaluation.counts import count_ranks, rows_by_concept
+
+        terms = dictionary.terms
+        rows = rows_by_concept(
+            lambda some: encode([terms[row] for row in some]), dictionary.concepts
+        )
+        return count_ranks(encode(mentions), gold, rows, tie_tolerance)
+
+    return _counted(benchmark, count, ks)
+
+
+def _counted(
+    benchmark: NormalizationBenchmark,
+    count: Callable[[list[str], list[str], Dictionary], GoldCounts],
+    ks: Sequence[int],
+) -> NormalizationResult:
+    """The result of a benchmark by what counts the places of mentions' gold concepts."""
+    sharing: dict[int, list[NormalizationFold]] = {}
+    for fold in benchmark.folds:  # those that share a dictionary go through it together
+        sharing.setdefault(id(fold.dictionary), []).append(fold)
+    found: dict[str, NormalizationResult] = {}
+    for folds in sharing.values():
+        dictionary = folds[0].dictionary
+        mentions = [mention for fold in folds for mention in fold.mentions]
+        gold = [concepts for fold in folds for concepts in fold.gold]
+        counts = count(mentions, gold, dictionary)
+        ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
+        parts = zip(*(np.split(part, ends) for part in counts), strict=True)
+        for fold, part in zip(folds, parts, strict=True):
+            found[fold.name] = _result(GoldCounts(*part), len(dictionary.concept_set), ks)
+    results = {fold.name: found[fold.name] for fold in benchmark.folds}
     return next(iter(results.values())) if len(results) == 1 else _mean_over_folds(results)
 
 
@@ -465,27 +497,6 @@ def _encoded_at_once(encode: Encode, strings: list[str]) -> Encode:
     vectors = encode(strings)
     row_of = {string: row for row, string in enumerate(strings)}
     return lambda some: vectors[[row_of[string] for string in some]]
-
-
-def _results_of_folds(
-    encode: Encode, folds: Sequence[NormalizationFold], ks: Sequence[int], tie_tolerance: float
-) -> dict[str, NormalizationResult]:
-    """The results of folds that share a dictionary."""
-    from coder_jax.evaluation.counts import count_ranks, rows_by_concept
-
-    terms = folds[0].dictionary.terms
-    dictionary = rows_by_concept(
-        lambda rows: encode([terms[row] for row in rows]), folds[0].dictionary.concepts
-    )
-    mentions = [mention for fold in folds for mention in fold.mentions]
-    gold = [concepts for fold in folds for concepts in fold.gold]
-    counts = count_ranks(encode(mentions), gold, dictionary, tie_tolerance)
-    ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
-    parts = zip(*(np.split(part, ends) for part in counts), strict=True)
-    return {
-        fold.name: _result(GoldCounts(*part), len(dictionary.concept_ids), ks)
-        for fold, part in zip(folds, parts, strict=True)
-    }
 
 
 def _mean_over_folds(results: Mapping[str, NormalizationResult]) -> NormalizationResult:
@@ -850,20 +861,30 @@ def _described_answers(
     """What a record says of the answers."""
     from coder_jax.mapping.confidence import measure_cutoffs
 
-    results = result.folds or {benchmark.folds[0].name: result}
     right = np.concatenate([one.right for one in answers])
     similarities = np.concatenate([one.similarities for one in answers])
     languages = [one.languages or [""] * len(one.right) for one in answers]
     of_each = np.array([language for part in languages for language in part])
     told = any(fold.languages is not None for fold in benchmark.folds)
-    ranks = {name: results[name].ranks for name in benchmark.averaged()}
-    few = len(right) <= MOST_RANKS
-    return Answers(
-        ranks={name: one.as_text() for name, one in ranks.items() if one} if few else None,
-        order=_order_hash(benchmark),
+    return replace(
+        _places_alone(benchmark, result),
         cutoffs=measure_cutoffs(similarities, right, of_each).tables,
         languages="of the mentions" if told else "of the nearest terms",
         similarities=distribution(similarities, right),
+    )
+
+
+def _places_alone(benchmark: NormalizationBenchmark, result: NormalizationResult) -> Answers:
+    """The places of the gold concepts, in the order of the mentions."""
+    results = result.folds or {benchmark.folds[0].name: result}
+    ranks = {name: results[name].ranks for name in benchmark.averaged()}
+    few = result.mentions <= MOST_RANKS
+    return Answers(
+        ranks={name: one.as_text() for name, one in ranks.items() if one} if few else None,
+        order=_order_hash(benchmark),
+        cutoffs={},
+        languages="",
+        similarities=Distribution(low=0.0, high=1.0, right=[0], wrong=[0]),
         predictions={},
     )
 

@@ -15,7 +15,7 @@ from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.published import SIMILARITY, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord, RatedPairs
 from coder_jax.evaluation.results import ABOUT, Row, Table, half, published_rows, spearman_interval
-from coder_jax.evaluation.vectors import TERMS, Vectors
+from coder_jax.evaluation.vectors import TERMS, ComparedStrings, Vectors
 from data_pipeline.files.tables import content_hash, read_rows, tab_separated
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.retired_cuis import RetiredCuis
@@ -78,11 +78,13 @@ def _evaluate_similarity(
     known: _Known | None = None,
     by: str = TERMS,
     seed: int = 0,
+    strings: ComparedStrings | None = None,
 ) -> _SimilarityResult:
     """Scores an encoder on term pairs; each distinct string is encoded once.
 
     Args:
       encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
+      strings: compares them in the place of cosines.
       benchmark: from `benchmarks.read_benchmark`.
       known: strings -> bool [n], which have a vector; all if None.
       by: what is encoded: TERMS, or the CONCEPTS of the pairs.
@@ -95,9 +97,10 @@ def _evaluate_similarity(
         became = dict(zip([*first, *second], [*looked_up[0], *looked_up[1]], strict=True))
         retired = sum(old != new for old, new in became.items() if known([new])[0])
         first, second = looked_up
-    cosines, human = pair_cosines(encode, first, second), np.array(benchmark.scores)
+    human = np.array(benchmark.scores)
+    compared = strings.of_pairs(first, second) if strings else pair_cosines(encode, first, second)
     both = np.ones(len(first), bool) if known is None else known(first) & known(second)
-    cosines = np.where(both, cosines, 0)
+    cosines = np.where(both, compared, 0)
     sides = {"spearman": (cosines, human)}
     for group, ratings in benchmark.groups.items():
         sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
@@ -233,7 +236,12 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, the CSV files of UMNSRS and M
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         result = _evaluate_similarity(
-            vectors.encode, self, known=vectors.known, by=vectors.keyed_by, seed=options.seed
+            vectors.encode,
+            self,
+            known=vectors.known,
+            by=vectors.keyed_by,
+            seed=options.seed,
+            strings=vectors if isinstance(vectors, ComparedStrings) else None,
         )
         return _similarity_record(self, result, encoder)
 

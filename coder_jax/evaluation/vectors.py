@@ -37,7 +37,9 @@ from data_pipeline.sources.text import rules_hash, words_of
 
 if TYPE_CHECKING:
     from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.evaluation.ranks import GoldCounts
     from coder_jax.export.relations import ExportedRelations
+    from data_pipeline.dataset.dictionary import Dictionary
 
 
 # -------------------------------------------------------------------------------------------------
@@ -342,6 +344,33 @@ class EncodedTerms:
 
     def features(self, keys: Sequence[str]) -> np.ndarray:
         return self.encoder.encode(keys, unit=False)
+
+
+class ComparedStrings(ABC):
+    """What compares strings without vectors, such as BM25; benchmarks of names and pairs take it
+    in the place of vectors.
+    """
+
+    keyed_by = TERMS
+
+    def known(self, keys: Sequence[str]) -> np.ndarray:
+        return np.ones(len(keys), bool)
+
+    def encode(self, keys: Sequence[str]) -> np.ndarray:
+        """BadInput: there are none."""
+        raise BadInput("found no vectors, as strings are compared; this benchmark needs vectors")
+
+    features = encode
+
+    @abstractmethod
+    def counts(
+        self, mentions: Sequence[str], gold: Sequence[str], dictionary: Dictionary
+    ) -> GoldCounts:
+        """The places of the gold concepts of mentions; concepts joined with "|"."""
+
+    @abstractmethod
+    def of_pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """The similarity of first[i] and second[i], float [n], in [0, 1]."""
 
 
 def known_features(

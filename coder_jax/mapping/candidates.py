@@ -19,7 +19,7 @@ from data_pipeline.terminology.tf_idf import CharacterTfIdf
 # Letters complement vectors of word pieces, which are weak at typing errors and at names of another
 # language that share a root with the dictionary's. Trigrams do not go over the ends of words; case
 # and accents do not count.
-_TRIGRAMS: dict[str, Any] = {
+TRIGRAMS: dict[str, Any] = {
     "analyzer": "char_wb",
     "ngram_range": (3, 3),
     "strip_accents": "unicode",
@@ -86,7 +86,7 @@ class Candidates:
         self.compare = compare
         self.characters = None
         if kind != "vectors":
-            self.characters = CharacterTfIdf(encoded.terms, **_TRIGRAMS)
+            self.characters = CharacterTfIdf(encoded.terms, **TRIGRAMS)
 
     def with_weight(self, weight: float) -> Candidates:
         """The same with another weight of letters."""

@@ -335,8 +335,7 @@ def read_settings(
     if export := read_export(folder):
         return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
-        if prompt is None:
-            _check_prompts(folder, chosen=pooling is not None)
+        _check_prompts(folder, prompt, chosen=pooling is not None)
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
             max_length=_sentence_transformers_length(folder),
@@ -382,11 +381,11 @@ def _sentence_transformers_pooling(folder: Path) -> str:
     return mode
 
 
-def _check_prompts(folder: Path, *, chosen: bool) -> None:
+def _check_prompts(folder: Path, prompt: str | None, *, chosen: bool) -> None:
     """Looks for what a sentence-transformers folder does to each text before it is read.
 
-    Warns of prompts that wait for a choice. BadInput for a prompt of its own or lower case, unless
-    the pooling was `chosen`, as the message says.
+    Warns of prompts that wait for a choice. BadInput for a prompt of its own, unless one was given,
+    and for lower case; for neither where the pooling was `chosen`, as the message says.
     """
     path = folder / "config_sentence_transformers.json"
     config = read_json(path) if path.is_file() else {}
@@ -394,15 +393,21 @@ def _check_prompts(folder: Path, *, chosen: bool) -> None:
     default = config.get("default_prompt_name")
     path = folder / "sentence_bert_config.json"
     lower = read_json(path).get("do_lower_case") if path.is_file() else None
-    changes = {"default_prompt_name": default, "do_lower_case": lower}
-    for key, value in changes.items():
+    changes = {
+        "default_prompt_name": (
+            default if prompt is None else None,
+            "give the prompt with --prompt",
+        ),
+        "do_lower_case": (lower, "give --backend sentence-transformers"),
+    }
+    for key, (value, instead) in changes.items():
         if value and not chosen:
             raise BadInput(
                 f"{folder}: {key} is {value!r}, so sentence-transformers changes each text before "
-                f"the tokenizer reads it, and coder_jax does not; give the prompt with --prompt, "
-                f"or choose a pooling ({', '.join(POOLINGS)}) to use the encoder without that"
+                f"the tokenizer reads it, and coder_jax does not; {instead}, or choose a pooling "
+                f"({', '.join(POOLINGS)}) to use the encoder without that"
             )
-    if prompts and not default:
+    if prompts and not default and prompt is None:
         shown = ", ".join(f"{name} {text!r}" for name, text in prompts.items())
         tell(
             f"warning: {folder} has prompts ({shown:.200}), and none is used: give the one that "

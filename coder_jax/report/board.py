@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 
 from coder_jax.evaluation.benchmarks import published_for
-from coder_jax.evaluation.leaderboard import Board, BoardRow, difference_in_words, millions
+from coder_jax.evaluation.leaderboard import (
+    Board,
+    BoardRow,
+    difference_in_words,
+    millions,
+    side_of,
+)
 from coder_jax.evaluation.results import half
 from coder_jax.report.page import fill
 
@@ -50,15 +56,14 @@ def _shown(board: Board, row: BoardRow) -> dict[str, Any]:
         if cell is None or cell.value is None:
             cells.append({"value": None})
             continue
-        others = [other.cells[one.name].value for other in board.rows if one.name in other.cells]
         cells.append(
             {
                 "value": cell.value,
                 "text": f"{cell.value:.1f}",
                 "sure": half(cell.interval, 1, 1),
-                "best": cell.value == max(value for value in others if value is not None),
+                "best": cell.value == board.best[one.name],
                 "test": difference_in_words(test) if test else "",
-                "side": _side(test) if test else "",
+                "side": side_of(test),
                 "title": f"{cell.score}; hash {cell.key[:16]}",
             }
         )
@@ -78,13 +83,6 @@ def _shown(board: Board, row: BoardRow) -> dict[str, Any]:
         "cells": cells,
         "is_base": model.name == board.compared_to,
     }
-
-
-def _side(test: Any) -> str:
-    """ "better" or "worse" where the paired test is sure of it, else ""."""
-    if test.p >= 0.05 or test.a == test.b:
-        return ""
-    return "better" if test.b > test.a else "worse"
 
 
 def _points(row: BoardRow) -> dict[str, Any]:

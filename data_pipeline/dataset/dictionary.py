@@ -745,7 +745,8 @@ class Dictionary:
     `retired` of the terms have a concept that stands in for a retired one. `languages` has one and
     `vocabularies` one or more for each term, where the source tells. `chosen` is for the record:
     how the terms were chosen from a release or a dataset, and of a dataset what it was made of.
-    `dataset` is the folder of that. `about_concepts` is what the source tells of the concepts, and
+    `dataset` is the folder of that. `further` of the terms, the last ones, are not in its file.
+    `about_concepts` is what the source tells of the concepts, and
     `formerly` under which identifier it does of those that stand in for a retired one.
     """
 
@@ -757,6 +758,7 @@ class Dictionary:
     vocabularies: list[tuple[str, ...]] | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
     dataset: Path | None = None
+    further: int = 0
     about_concepts: Mapping[str, AboutConcept] = field(default_factory=dict)
     formerly: Mapping[str, str] = field(default_factory=dict)
 
@@ -787,6 +789,7 @@ class Dictionary:
             self,
             terms=[*self.terms, *(name for name, _ in names)],
             concepts=[*self.concepts, *(concept for _, concept in names)],
+            further=self.further + len(names),
             languages=None,
             vocabularies=None,
         )

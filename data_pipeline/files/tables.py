@@ -233,13 +233,13 @@ def codec_of(encoding: str) -> str:
         ) from error
 
 
-def tab_separated(path: Path) -> list[tuple[int, list[str]]]:
+def tab_separated(path: Path, otherwise: str | None = None) -> list[tuple[int, list[str]]]:
     """(line number, stripped fields) of each line that is not empty.
 
     Lines end at a newline only: terms may hold other characters that Python takes for line ends.
-    Quotes are ordinary characters.
+    Quotes are ordinary characters. `otherwise` is as of `decoded`.
     """
-    rows = list(_split_lines(path))
+    rows = list(_split_lines(path, otherwise))
     if not rows:
         raise _no_lines(path)
     return rows

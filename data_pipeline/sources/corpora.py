@@ -270,6 +270,7 @@ class Abstract(NamedTuple):
 
     text: str
     mentions: list[PubTatorMention]
+    pmid: str
 
 
 def is_pubtator(path: Path) -> bool:
@@ -360,7 +361,7 @@ def read_abstracts(path: Path) -> list[Abstract]:
             place, fields[3], fields[4], identifiers.strip(), tuple(filter(None, parts.split("|")))
         )
         mentions.setdefault(fields[0], []).append(found)
-    return [Abstract("\n".join(text), mentions.get(one, [])) for one, text in texts.items()]
+    return [Abstract("\n".join(text), mentions.get(one, []), one) for one, text in texts.items()]
 
 
 def identifiers_of(field: str) -> list[str]:

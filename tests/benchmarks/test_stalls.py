@@ -31,6 +31,26 @@ def test_waits_are_means_of_what_was_before_a_line():
     assert (found["data_wait"], found["compile_s"]) == (0.25, 7.0)
 
 
+@pytest.mark.parametrize(
+    ("steps", "beside", "save", "cells"),
+    [(2, None, None, "| - | - |"), (3, None, None, "| - | - |"), (4, 3.0, 2.0, "| 3.000 | 2.00 |")],
+)
+def test_a_run_that_is_too_short_says_so(steps, beside, save, cells):
+    """A save after step 3: three steps end before its time is known, the fourth runs beside it."""
+    seconds, saves = [1.0, 2.0, 3.0, 6.0], [0.0, 0.0, 0.0, 2.0]
+    lines = [line(n + 1, seconds[n], saves[n]) for n in range(steps)]
+    found = stalls._waits(lines, save_steps=3, eval_steps=50)
+    assert (found["step_s"], found["step_beside_a_save_s"], found["save_s"]) == (1.0, beside, save)
+    settings = {"shape": "tiny", "layers": 1, "terms": 2, "checkpoint_bytes": 1, "eval_terms": 5}
+    assert cells in stalls.table([settings | found])
+
+
+def test_too_few_steps_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        stalls.parse(["--data", "data", "--steps", "2"])
+    assert "--steps: found 2; expected 3 or more" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path, capsys):
     write_tokenizer(tmp_path)

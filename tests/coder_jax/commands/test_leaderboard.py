@@ -4,15 +4,18 @@ import csv
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from evaluating import write_toy
 from tiny_bert import write_model
+from tiny_rrf import write_release
 
 from coder_jax.commands import leaderboard
 from coder_jax.encoding import vector_files
 from coder_jax.evaluation import benchmarks
 from coder_jax.evaluation.leaderboard import BoardModel, BoardSet, read_list
+from coder_jax.evaluation.name_pairs import STRINGS
 from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput, Stopped
 
@@ -34,6 +37,11 @@ prompt = "pain of "
 name = "words"
 model = "words.txt"
 vectors_of = "words"
+
+[[model]]
+name = "letters"
+model = "edit distance"
+backend = "strings"
 
 [[model]]
 name = "absent"
@@ -107,7 +115,9 @@ def test_every_encoder_on_every_set(data, capsys):
     lines = (data / "out" / "board.csv").read_text(encoding="utf-8").splitlines()
     rows = list(csv.DictReader(lines))
     assert {(row["model"], row["set"]) for row in rows} == {
-        (model, one) for model in ("one & only", "prompted", "words") for one in ("toy", "pairs")
+        (model, one)
+        for model in ("one & only", "prompted", "words", "letters")
+        for one in ("toy", "pairs")
     }
     by_cell = {(row["model"], row["set"]): row for row in rows}
     toy = by_cell["one & only", "toy"]
@@ -118,6 +128,11 @@ def test_every_encoder_on_every_set(data, capsys):
     assert by_cell["prompted", "toy"]["hash"] != toy["hash"]
     assert float(toy["terms_per_s"]) > 0 and by_cell["words", "toy"]["terms_per_s"] == ""
     assert by_cell["words", "toy"]["parameters"] == "15"
+    letters = by_cell["letters", "toy"]
+    assert (letters["pooling"], letters["parameters"], letters["terms_per_s"]) == (
+        *("1 - edits / characters of the longer string", "", ""),
+    )
+    assert 0 < float(letters["p"]) <= 1 and letters["unreachable"] == "1"
     whole = json.loads((data / "out" / "board.json").read_text())
     protocols = {
         row["model"]["name"]: row["cells"]["toy"]["protocol"]["encoder"] for row in whole["rows"]
@@ -128,7 +143,7 @@ def test_every_encoder_on_every_set(data, capsys):
     assert set(whole["times"]) == {"one & only", "prompted"} and "date" not in whole["rows"][0]
     tex = (data / "out" / "board.tex").read_text()
     assert r"\toprule" in tex and r"one \& only & 0.0 &" in tex and r"$\pm$" in tex
-    assert tex.count(r" \\") == 4
+    assert tex.count(r" \\") == 5
 
 
 def test_a_row_is_what_evaluate_scores(data, tmp_path):
@@ -162,14 +177,14 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_files(data, monkeypatch):
     monkeypatch.setattr(leaderboard, "_TIMED_TERMS", 4)
     seen = scored(monkeypatch)
     board(data, out="stopped")
-    assert len(seen) == 3, "the three that were there are not scored again"
+    assert len(seen) == 5, "the three that were there are not scored again"
     shutil.copy(data / "straight" / "times.json", data / "stopped" / "times.json")
     board(data, out="stopped")
-    assert len(seen) == 3
+    assert len(seen) == 5
     for name in FILES:
         assert (data / "stopped" / name).read_bytes() == (data / "straight" / name).read_bytes()
     cells = sorted(path.relative_to(data / "straight") for path in data.glob("straight/cells/*/*"))
-    assert len(cells) == 6, "nothing half-written is left"
+    assert len(cells) == 8, "nothing half-written is left"
     for cell in cells:
         assert (data / "stopped" / cell).read_bytes() == (data / "straight" / cell).read_bytes()
 
@@ -190,11 +205,53 @@ def test_only_what_changed_is_scored_again(data, monkeypatch):
     seen.clear()
     (data / "pairs.tsv").write_text("pain\tache\t9\npain\tkidney\t3\nfever\tasthma\t2\n")
     board(data)
-    assert [name for name, _ in seen] == ["pairs"] * 3
+    assert [name for name, _ in seen] == ["pairs"] * 4
     seen.clear()
     write_model(data / "one", seed=2)
     board(data)
     assert len(seen) == 4, "both rows of that folder, on both sets"
+
+
+def test_what_is_read_beside_a_file_counts(data, monkeypatch):
+    """The dictionary of mentions, semantic types of a release, files that options name."""
+    write_release(data / "META")
+    train = data / "train.txt"
+    train.write_text("2|t|x\n2\t0\t1\tsore\tDisease\tC0000003\n")
+    (data / "text.txt").write_text("1|t|x\n1\t0\t1\trenal stone\tDisease\tC0000001\n")
+    (data / "sets.toml").write_text(
+        '[[set]]\nname = "toy"\npath = "heldout/mentions.tsv"\n'
+        '[[set]]\nname = "text"\npath = "text.txt"\ndictionary = "META/MRCONSO.RRF"\n'
+        'options = { training_names = ["train.txt"] }\n'
+    )
+    board(data)
+    seen = scored(monkeypatch)
+    board(data)
+    assert seen == []
+    dictionary = data / "heldout" / "dictionary.tsv"
+    dictionary.write_text(dictionary.read_text() + "novelty\tC9\n")
+    board(data)
+    assert [name for name, _ in seen] == ["toy"] * 4
+    for path in (data / "META" / "MRSTY.RRF", train):
+        seen.clear()
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]) or "3|t|y\n")
+        board(data)
+        assert [name for name, _ in seen] == ["text"] * 4, path
+    train.unlink()
+    seen.clear()
+    board(data)
+    assert seen == [], "a set whose training file is not there is left out"
+
+
+def test_speeds_of_other_terms_are_told(data, capsys):
+    board(data)
+    assert "terms/s are of" not in capsys.readouterr().err
+    times = json.loads((data / "out" / "times.json").read_text())
+    assert times["prompted"]["terms"] == "4 of toy"
+    times["prompted"]["terms"] = "4 of pairs"
+    (data / "out" / "times.json").write_text(json.dumps(times))
+    board(data)
+    told = capsys.readouterr().err
+    assert re.search("note: terms/s are of 4 of pairs on .*; 4 of toy on .*do not compare", told)
 
 
 def test_vectors_of_other_settings_do_not_stand_in_the_way(data, monkeypatch):
@@ -246,7 +303,7 @@ def test_an_extra_that_is_missing_leaves_its_row_out(data, monkeypatch, capsys):
     assert board(data) == 0
     assert re.search(r"model prompted: left out: .*onnxruntime", capsys.readouterr().err)
     rows = json.loads((data / "out" / "board.json").read_text())["rows"]
-    assert {row["model"]["name"] for row in rows} == {"one & only", "words"}
+    assert {row["model"]["name"] for row in rows} == {"one & only", "words", "letters"}
 
 
 def test_other_lists_add_rows_and_columns(data, monkeypatch):
@@ -259,7 +316,7 @@ def test_other_lists_add_rows_and_columns(data, monkeypatch):
     assert len(seen) == 2
     whole = json.loads((data / "out" / "board.json").read_text())
     assert {row["model"]["name"] for row in whole["rows"]} == {
-        *("one & only", "prompted", "words", "cls")
+        *("one & only", "prompted", "words", "letters", "cls")
     }
 
 
@@ -278,6 +335,24 @@ def test_sets_share_the_vectors_of_a_dictionary(data, monkeypatch, capsys):
     assert told.count("vectors of 8 terms: read from the cache") == 1
 
 
+def test_names_of_training_mentions_leave_the_vectors_of_the_dictionary(data, monkeypatch, capsys):
+    monkeypatch.setattr(vector_files, "LEAST_TERMS", 1)
+    (data / "medic.txt").write_text("D000001||renal stone|kidney stone\nD000002||ache|pain\n")
+    (data / "text.txt").write_text("1|t|x\n1\t0\t1\tsore\tDisease\tD000002\n")
+    (data / "train.txt").write_text("2|t|x\n2\t0\t1\tsoreness\tDisease\tD000002\n")
+    one = '[[set]]\nname = "{}"\npath = "text.txt"\ndictionary = "medic.txt"\n'
+    more = 'options = { training_names = ["train.txt"] }\n'
+    (data / "sets.toml").write_text(one.format("a") + one.format("b") + more)
+    (data / "models.toml").write_text(MODELS.partition('[[model]]\nname = "prompted"')[0])
+    board(data)
+    told = capsys.readouterr().err
+    assert told.count("vectors of 4 terms: kept in the cache") == 1
+    assert told.count("vectors of 4 terms: read from the cache") == 1
+    whole = json.loads((data / "out" / "board.json").read_text())
+    terms = [one["protocol"]["dictionary"]["terms"] for one in whole["rows"][0]["cells"].values()]
+    assert terms == [4, 5]
+
+
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
@@ -286,12 +361,18 @@ def test_sets_share_the_vectors_of_a_dictionary(data, monkeypatch, capsys):
         ("models.toml", ("[[model]]", "[[row]]"), r"found no \[\[model\]\]"),
         ("models.toml", ('"mean"', "mean"), "models.toml: .*expected TOML: mend the line"),
         ("sets.toml", ("counts = {", "options = {"), "set toy: options has 'mentions'"),
+        ("sets.toml", ("counts = { m", "options = { predictions = 'd', m"), "has 'predictions'"),
+        (
+            "models.toml",
+            ("edit distance", "edits"),
+            "letters: left out: found 'edits'; expected ex",
+        ),
     ],
 )
 def test_lists_that_cannot_be_used(data, capsys, file, change, message):
     path = data / file
     path.write_text(path.read_text().replace(*change))
-    if file == "sets.toml":  # of one set alone: the others are scored
+    if file == "sets.toml" or "left out" in message:  # of one alone: the others are scored
         board(data)
         assert re.search(message, capsys.readouterr().err)
         return
@@ -311,6 +392,9 @@ def test_a_row_to_compare_with_that_is_none_and_no_set_at_hand(data, tmp_path):
 def test_the_lists_of_this_project():
     models, sets = read_list([], BoardModel), read_list([], BoardSet)
     assert {"CODER", "SapBERT", "BioLORD-2023", "KRISSBERT", "MiniLM"} <= {m.name for m in models}
+    assert {one.model for one in models if one.backend == "strings"} == {*STRINGS}
+    for one in sets:  # options and scores that are known
+        leaderboard._options_of(one, Path())
     prompts = {one.name: one.prompt for one in models if one.prompt}
     assert all("E5" in name and prompt == "query: " for name, prompt in prompts.items())
     assert all(one.licence for one in models) and all(one.source for one in sets)

@@ -290,8 +290,23 @@ GOLD = "pain\tC0000001\ncough, dry\tC0000002|C0000003\n"
 TRIPLES = "head\ttail\tlabel\nC0000001\tC0000002\tisa\nC0000003\tC0000001\tpart of\n"
 ABSTRACT = "1|t|Sore pain\n1|a|and cough.\n1\t5\t9\tpain\tDisease\tC0000001\n"
 DECISIONS = 'mention;concept;decision;note\nache;C1;accepted;\n"a; b";;rejected;\'=x\nx;;open;no\n'
+BIOSYN = "1||0|4||Disease||pain|sore pain||C0000001|C0000002\n1||5|6||Disease||ache||C0000001\n"
+
+
+def med_mentions(path):
+    path.with_name("corpus_pubtator_pmids_test.txt").write_text("1\n")
+    return repr(read_benchmark("it", path.parent, dictionary=DICTIONARY))
+
+
+def biosyn(path):
+    path.parents[1].joinpath("test_dictionary.txt").write_text("C0000001||pain\nC0000002||sore\n")
+    return repr(read_benchmark("it", path.parents[1]))
+
+
 # Name -> (the file, its content, how it is spoiled, how it is read).
 READ_ALONE = {
+    "MedMentions": ("corpus_pubtator.txt", ABSTRACT, spoiled_text, med_mentions),
+    "BioSyn": ("processed_test/1.concept", BIOSYN, spoiled_text, biosyn),
     "cutoffs": (
         "cutoffs.json",
         json.dumps(CUTOFFS),

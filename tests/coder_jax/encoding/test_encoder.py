@@ -128,6 +128,13 @@ def test_what_changes_texts_before_they_are_read_must_be_settled(tmp_path, file,
     with pytest.raises(BadInput, match=f"{[*changes][0]} is .*before the tokenizer reads it"):
         read_settings(tmp_path)
     assert read_settings(tmp_path, pooling="cls").pooling == "cls"
+    if "do_lower_case" in changes:  # a prompt settles only which prompt
+        with pytest.raises(
+            BadInput, match="do_lower_case is True.*--backend sentence-transformers"
+        ):
+            read_settings(tmp_path, prompt="query: ")
+    else:
+        assert read_settings(tmp_path, prompt="query: ").pooling == "cls"
 
 
 @pytest.mark.parametrize("asked", [None, 66])

@@ -270,6 +270,25 @@ def test_exact_matches_of_training_annotations(write, tmp_path):
     assert _read_folds(merged).exact == {"Disease": ["", "", "", "", "D7"]}
 
 
+def test_training_mentions_are_names(write):
+    train = write(
+        "train.txt",
+        "5|t|x\n5\t0\t1\tscarred liver\tDisease\tOMIM:222222\n5\t0\t1\tWD\tDisease\tD006527\n"
+        "5\t0\t1\tboth\tDisease\tD1+D006527\n5\t0\t1\tunknown\tDisease\tD999999\n",
+    )
+    (fold,), exact, _ = _read_folds(given(write, training_names=[f"toy={train}"]))
+    names = dict(zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True))
+    # Not WD, which is there, nor what has two concepts at once or none of the dictionary.
+    assert names == {
+        **{"Wilson disease": "D006527", "WD": "D006527", "Liver failure": "D051437"},
+        **{"Kidney failure": "D1", "scarred liver": "D051437"},
+    }
+    assert fold.dictionary.source.endswith("medic.txt and 1 names of training mentions")
+    assert exact == {}
+    (fold,), _, _ = _read_folds(given(write, training_names=[f"other={train}"]))
+    assert "scarred liver" not in fold.dictionary.terms
+
+
 def test_messages(write):
     with pytest.raises(BadInput, match="found mentions in text and no dictionary to search; give"):
         _read_folds(Given("toy", write("test.txt", TEST)))

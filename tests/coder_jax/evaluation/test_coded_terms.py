@@ -1,10 +1,13 @@
 """Tables of mentions with codes: read by their columns, scored, and refused where broken."""
 
+import gzip
+
 import pytest
 from evaluating import ENCODER
 
-from coder_jax.evaluation.benchmarks import kind_of, options_with, read_benchmark
+from coder_jax.evaluation.benchmarks import kind_of, options_with, read_benchmark, score
 from coder_jax.evaluation.coded_terms import CodedTerms
+from coder_jax.evaluation.name_pairs import NameStrings
 from coder_jax.evaluation.normalization import Mentions
 from coder_jax.evaluation.similarity import SimilarityBenchmark
 from data_pipeline.dataset.dictionary import Dictionary
@@ -117,7 +120,7 @@ def test_what_is_left_out_is_counted_in_the_record(write):
             DISTEMIST + "es-3\tT1\tX\n",
             r"a.tsv:5: found 3 columns; expected 8, with a mention in sp",
         ),
-        (MEDPROCNER.rpartition("es-1")[0], "found no mention with one code among 1 lines"),
+        (MEDPROCNER.rpartition("es-1")[0], "found no mention with one code; expected"),
         (DISTEMIST.replace("195", "9").replace("\t22", "\t8"), "found none of the gold concepts"),
     ],
 )
@@ -148,3 +151,94 @@ def test_pairs_of_ehr_rel(write):
     )
     with pytest.raises(BadInput, match="EHR-RelB.tsv:2: found 2 columns; expected 6, as in the"):
         read_benchmark("x", write("EHR-RelB.tsv", head + "1\tpain\n"))
+
+
+def test_ask_a_patient_as_it_is_distributed(write, tmp_path):
+    """Its files are not UTF-8."""
+    folder = tmp_path / "aap"
+    folder.mkdir()
+    content = "22\tPain\thurts\n195\tSjögren\tdry eyes\n".encode("latin-1")
+    (folder / "AskAPatient.fold-0.test.txt").write_bytes(content)
+    assert read_benchmark("x", folder).folds[0].dictionary.terms == ["Pain", "Sjögren"]
+
+
+MEDMENTIONS = (
+    "11|t|Cough and fever\n11|a|Mild cough.\n11\t0\t5\tCough\tT033\tUMLS:C0010200\n"
+    "11\t10\t15\tfever\tT033\tC0015967\n\n"
+    "12|t|Asthma\n12|a|None.\n12\t0\t6\tAsthma\tT038\tUMLS:C0004096\n\n"
+)
+CUIS = Dictionary(["cough", "asthma"], ["C0010200", "C0004096"], "umls")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_med_mentions_has_the_mentions_of_the_test_abstracts(write, packed):
+    folder = write("mm/corpus_pubtator_pmids_test.txt", "11\n").parent
+    name = "corpus_pubtator.txt" + ".gz" * packed
+    content = MEDMENTIONS.encode()
+    (folder / name).write_bytes(gzip.compress(content) if packed else content)
+    assert kind_of(folder) is CodedTerms
+    found = read_benchmark("x", folder, dictionary=CUIS)
+    (fold,) = found.folds
+    assert (fold.mentions, fold.gold) == (["Cough", "fever"], ["C0010200", "C0015967"])
+
+
+BIOSYN_TEST = (
+    "1||0|5||DiseaseClass||ataxia||208900\n"
+    "1||8|30||CompositeMention||renal cancer|hepatic cancer||D1|D2\n"
+    "1||31|35||SpecificDisease||novel||D9\n"
+)
+
+
+def test_biosyn_as_it_is_distributed(write):
+    write("bs/processed_test/1.concept", BIOSYN_TEST)
+    folder = write(
+        "bs/test_dictionary.txt",
+        "D001260|208900||ataxia telangiectasia\nD1||renal cancer\nD2||liver cancer\n"
+        "D1+D2||renal and hepatic cancer\nD001260||ataxia\nD3||\n",
+    ).parent
+    assert kind_of(folder) is CodedTerms and CodedTerms.brings_dictionary(folder)
+    found = read_benchmark("x", folder)
+    (fold,) = found.folds
+    assert fold.mentions == ["ataxia", "renal cancer", "hepatic cancer", "novel"]
+    # Any field that shares an identifier: 208900 alone is in no other one.
+    either = "D1|D1+D2|D2"
+    assert fold.gold == ["D001260+208900", either, either, "D9"]
+    assert dict(zip(fold.dictionary.terms, fold.dictionary.concepts, strict=True)) == {
+        **{"ataxia telangiectasia": "D001260+208900", "renal cancer": "D1"},
+        **{"liver cancer": "D2", "renal and hepatic cancer": "D1+D2", "ataxia": "D001260"},
+    }
+    strings = NameStrings("exact match")
+    record = score(found, strings, strings.protocol)
+    # The name of 208900 is another one than that of D001260; "novel" is in no dictionary.
+    assert record.scores["acc@1"] == 1 / 4
+    counts = record.counts
+    assert (counts["queries"], counts["mentions"], counts["unreachable"]) == (3, 4, 1)
+    assert counts["parts of composite mentions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"corpus_pubtator.txt": MEDMENTIONS},
+            "found corpus_pubtator.txt without corpus_pubtator_pmids_test.txt",
+        ),
+        (
+            {"corpus_pubtator.txt": MEDMENTIONS, "corpus_pubtator_pmids_test.txt": "11\n13\n"},
+            "found 1 of the 2 abstracts that .*; expected all: fetch both again",
+        ),
+        (
+            {"processed_test/1.concept": BIOSYN_TEST},
+            "concept without test_dictionary.txt; expected",
+        ),
+        (
+            {"processed_test/1.concept": "1||x||y\n", "test_dictionary.txt": "D1||a\n"},
+            r"1.concept:1: found '1\|\|x\|\|y'; expected PMID",
+        ),
+    ],
+)
+def test_folders_that_are_not_whole(write, files, message):
+    paths = [write(f"set/{name}", content) for name, content in files.items()]
+    folder = next(parent for parent in paths[0].parents if parent.name == "set")
+    with pytest.raises(BadInput, match=message):
+        read_benchmark("x", folder, dictionary=CUIS)

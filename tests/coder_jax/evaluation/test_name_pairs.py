@@ -17,12 +17,14 @@ from coder_jax.evaluation.name_pairs import (
     _FARTHEST,
     Cosine,
     NamesByConcept,
+    NameStrings,
     SameWords,
     WordJaccard,
     WordMovers,
     _coverage_of_names,
     average_precision,
 )
+from coder_jax.evaluation.normalization import Mentions
 from coder_jax.evaluation.vectors import EncodedTerms, VectorTable, WordVectors
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
@@ -328,3 +330,56 @@ def test_exact_matches_take_the_place_of_answers():
     right = np.array([1.0, 0.0, 0.5, 0.25])
     found = _with_exact_matches(right, ["C1", "C1|C2", "C3", "C4"], ["C9", "C2|C7", "", "C4"])
     assert found.tolist() == [0, 1, 0.5, 1]
+
+
+# Concept, names: two concepts have the same name.
+OF_STRINGS = Dictionary(
+    ["Ache", "pain", "pains", "Rash", "rash", "fever"], ["A", "A", "B", "C", "D", "E|F"], "names"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mention", "gold", "place"),
+    [
+        # (ahead, tied, gold tied, reachable)
+        ("exact match", "PAIN", "A", (0, 0, 1, True)),
+        ("exact match", "RASH", "C", (0, 1, 1, True)),
+        ("exact match", "RASH", "C|D", (0, 0, 2, True)),
+        ("exact match", "pain", "B", (5, 0, 1, True)),  # of six, behind all others: no answer
+        ("exact match", "a pain", "E|F", (4, 0, 1, True)),
+        ("exact match", "pain", "Z", (0, 0, 1, False)),
+        ("edit distance", "painss", "A", (1, 0, 1, True)),  # 2 edits of 6 letters, of pains 1
+        ("edit distance", "fevr", "F", (0, 1, 1, True)),
+        ("tf-idf", "fevers", "E|F", (0, 0, 2, True)),
+        ("tf-idf", "xyz", "A", (5, 0, 1, True)),
+        ("bm25", "fever and rash", "D", (0, 3, 1, True)),  # a name of two concepts counts twice
+    ],
+)
+def test_places_by_strings_alone(kind, mention, gold, place):
+    counts = NameStrings(kind).counts(["ache", mention, mention], ["A", gold, gold], OF_STRINGS)
+    assert [tuple(part[i].item() for part in counts) for i in (1, 2)] == [place] * 2
+
+
+def test_strings_are_scored_in_the_place_of_vectors(tmp_path):
+    (tmp_path / "mentions.tsv").write_text("pain\tA\nrash\tC\nfebrile\tE\nnone\tZ\n")
+    found = read_benchmark("x", tmp_path / "mentions.tsv", dictionary=OF_STRINGS)
+    assert isinstance(found, Mentions)
+    strings = NameStrings("exact match")
+    record = score(found, strings, strings.protocol)
+    assert record.scores["acc@1"] == pytest.approx((1 + 0.5 + 0 + 0) / 4)
+    assert record.counts["unreachable"] == 1 and record.encoder.model == "exact match"
+    assert record.answers.ranks == {"": "1 1+1 6 -"}
+    (tmp_path / "pairs.tsv").write_text("pain\tpains\t9\npain\tfever\t1\nrash\tRash\t10\n")
+    pairs = read_benchmark("p", tmp_path / "pairs.tsv")
+    strings = NameStrings("edit distance")
+    record = score(pairs, strings, strings.protocol)
+    assert record.pairs.cosines == pytest.approx([0.8, 0, 1]) and record.scores["spearman"] == 1
+    with pytest.raises(BadInput, match="of which BM25 has no similarity"):
+        score(pairs, NameStrings("bm25"), strings.protocol)
+
+
+def test_strings_that_are_not_known_or_have_no_vectors(tmp_path):
+    with pytest.raises(BadInput, match="found 'bm52'; did you mean bm25"):
+        NameStrings("bm52")
+    with pytest.raises(BadInput, match="found no vectors, as strings are compared"):
+        NameStrings("bm25").encode(["pain"])
