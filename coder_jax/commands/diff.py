@@ -127,7 +127,7 @@ def run(options: DiffOptions) -> int:
         if not is_stream(options.out):
             given: dict[str, str | Path | None] = {"OLD": options.old, "NEW": options.new}
             check_not_input(options.out, "--out", given | {"--decided": options.decided})
-    decisions = read_decisions(options.decided, options.encoding).of
+    decisions = read_decisions(options.decided, options.encoding).made
     if not decisions:
         raise BadInput(f"{options.decided}: found no decision; expected accepted or rejected ones")
     concepts = {concept for decision in decisions.values() for concept in decision.concepts}

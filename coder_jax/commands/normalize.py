@@ -101,10 +101,12 @@ from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
     CODED_NUMBERS,
+    DECIDED_COLUMNS,
     Decisions,
     check_decisions,
     coded_rows,
     decided,
+    decided_rows,
     find_frequencies,
     frequency_of,
     in_words,
@@ -262,7 +264,11 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
     ] = None
     decided: Annotated[
         Path | None,
-        Flag("use decisions that the --review page saved; all other terms are mapped again", "CSV"),
+        Flag(
+            "use decisions that the --review page saved, a file of Usagi or SSSOM, or a list that "
+            "was coded with decisions; all other terms are mapped again",
+            "CSV",
+        ),
     ] = None
     learn: Annotated[
         bool,
@@ -550,7 +556,8 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
 
 
 __doc__ = str(__doc__).replace(
-    "COLUMNS", "\n".join(f"  {name:15s} {what}" for name, what in CODED_COLUMNS.items())
+    "COLUMNS",
+    "\n".join(f"  {name:15s} {what}" for name, what in (CODED_COLUMNS | DECIDED_COLUMNS).items()),
 )
 
 
@@ -578,7 +585,13 @@ def run(options: NormalizeOptions) -> int:
             parts = list(_read_text(options, files))
         decisions = Decisions({})
         if options.decided:
-            decisions = read_decisions(options.decided, options.encoding)
+            decisions = read_decisions(
+                options.decided,
+                options.encoding,
+                column=column or "mention",
+                code_column=code_column,
+                prefix=options.prefix,
+            )
         abbreviations = chosen_abbreviations(options, options.encoding)
         rules = chosen_context_rules(options)
         classifier = _load_classes(options) if options.by_classes else None
@@ -615,8 +628,8 @@ def run(options: NormalizeOptions) -> int:
             return 0
         decisions.tell_unused(local)
         answers = decided(_answers_to(normalizer, mentions, options.shown), said, dictionary)
-        _write_coded(options, table, answers, dictionary)
         mapped = _CodedList(table, column, code_column, frequency_column, answers, said)
+        _write_coded(options, mapped, dictionary)
         if options.map_files:
             _write_maps(options, mapped, dictionary)
         if options.review:
@@ -666,7 +679,7 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
             "them holds the terms"
         )
     column = table.find_column(options.column or columns[0], "--column")
-    taken = [options.prefix + name for name in CODED_COLUMNS if options.prefix + name in columns]
+    taken = [name for name in _added(options) if name in columns]
     if taken:
         raise BadInput(
             f"{options.mentions} has a column {taken[0]!r} already, which would be added; rename "
@@ -691,17 +704,16 @@ def _print_answers(
     writer = csv.writer(sys.stdout, "excel-tab", lineterminator="\n")
     seen: set[tuple[str, None]] = set()
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, has what it wanted
-        writer.writerow(["mention", *(options.prefix + name for name in CODED_COLUMNS)])
+        writer.writerow(["mention", *_added(options)])
         for mentions in parts:
             process.poll()
             answers = normalizer.answers(mentions, options.shown)
             if decisions.of:
                 seen |= {(mention, None) for mention in mentions}
             said = [decisions.on(mention, None) for mention in mentions]
-            for answer in decided(answers, said, normalizer.dictionary):
-                rows = coded_rows(
-                    answer, normalizer.dictionary, options.k, options.codes_of or None
-                )
+            answers = decided(answers, said, normalizer.dictionary)
+            for answer, decision in zip(answers, said, strict=True):
+                rows = _rows_of(options, answer, decision, normalizer.dictionary)
                 writer.writerows([answer.mention, *row] for row in rows)
             sys.stdout.flush()
         decisions.tell_unused(seen)
@@ -721,19 +733,34 @@ def _answers_to(normalizer: ContextNormalizer, mentions: list[str], k: int) -> l
     return [of_mention[mention] for mention in mentions]
 
 
-def _write_coded(
-    options: NormalizeOptions, table: Table | None, answers: list[Answer], dictionary: Dictionary
-) -> None:
+def _added(options: NormalizeOptions) -> list[str]:
+    """The names of the columns that are added to the list."""
+    names = [*CODED_COLUMNS, *(DECIDED_COLUMNS if options.decided else ())]
+    return [options.prefix + name for name in names]
+
+
+def _rows_of(
+    options: NormalizeOptions, answer: Answer, decision: Decision | None, dictionary: Dictionary
+) -> list[list[str]]:
+    """The fields of `_added` for one mention, with a row for each concept."""
+    rows = coded_rows(answer, dictionary, options.k, options.codes_of or None)
+    if not options.decided:
+        return rows
+    more = decided_rows(answer, decision, len(rows))
+    return [row + said for row, said in zip(rows, more, strict=True)]
+
+
+def _write_coded(options: NormalizeOptions, mapped: _CodedList, dictionary: Dictionary) -> None:
     """Writes the coded list, and says how much of it has an answer."""
     import polars as pl
 
+    table, answers = mapped.table, mapped.answers
     coded = [
-        coded_rows(answer, dictionary, options.k, options.codes_of or None) for answer in answers
+        _rows_of(options, *one, dictionary) for one in zip(answers, mapped.decisions, strict=True)
     ]
     fields = [row for rows in coded for row in rows]
-    added = pl.DataFrame(
-        fields, schema={options.prefix + name: pl.String for name in CODED_COLUMNS}, orient="row"
-    )
+    schema = dict.fromkeys(_added(options), pl.String)
+    added = pl.DataFrame(fields, schema=schema, orient="row")
     of_row = [row for row, rows in enumerate(coded) for _ in rows]
     out = options.out or STDOUT
     if table is not None:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.tables import read_rows, split_concepts
+from data_pipeline.files.tables import (
+    CONCEPT_SEPARATOR,
+    Rows,
+    read_rows,
+    split_concepts,
+    unguarded,
+)
 from data_pipeline.process import BadInput, did_you_mean, tell
 
 # -------------------------------------------------------------------------------------------------
@@ -102,6 +108,12 @@ CODED_COLUMNS = {
     "context": "negated, possible, hypothetical, family, history, with | between them",
 }
 CODED_NUMBERS = ("similarity", "confidence", "rank", "ties")  # of these columns
+# Further ones, where people's decisions are known.
+DECIDED_COLUMNS = {
+    "decided_by": "with --decided: who decided",
+    "decided_on": "with --decided: when, such as 2026-03-01",
+    "decision_note": "with --decided: the note, also of what is still open",
+}
 _BETWEEN = "|"
 
 
@@ -150,6 +162,12 @@ def coded_fields(
             values[name] = (int(text) if text.isdigit() else float(text)) if text else None
         found.append(values)
     return found
+
+
+def decided_rows(answer: Answer, decision: Decision | None, rows: int) -> list[list[str]]:
+    """The fields of DECIDED_COLUMNS for the rows of `coded_rows`: empty behind the answer."""
+    said = [decision.reviewer, decision.date, decision.note] if decision else [""] * 3
+    return [said if place < answer.count else [""] * 3 for place in range(rows)]
 
 
 def _about(concept: str, dictionary: Dictionary, vocabularies: Collection[str] | None) -> list[str]:
@@ -224,24 +242,22 @@ WITHOUT_PREFIX = "concept"  # the prefix there of concepts that have none of the
 TOOL = "coder_jax"  # stands in other programs' files for a reviewer who gave no name
 REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
 _SHOWN = 5  # concepts or decisions that a message names
-# The page puts ' before what a spreadsheet would compute, and before those that begin with ' and
-# would then look like one that it put there (`csv.js`).
-_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 _LAST = 10**14  # milliseconds since 1970, in which Usagi counts
 
 
 class Decision(NamedTuple):
-    """A person's decision on a local term."""
+    """A person's decision on a local term, or a note on one that is open."""
 
     concepts: tuple[str, ...]  # that it means, mostly one; none: no concept of the dictionary fits
     note: str = ""
     reviewer: str = ""  # who decided
     date: str = ""  # when, such as 2026-03-01
+    is_open: bool = False  # nothing is decided, and `concepts` is empty
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """People's decisions on the local terms of a list.
+    """People's decisions on the local terms of a list, and their notes on open ones.
 
     A local term is a code and a text, letter by letter: "AP" may be a laboratory test and a
     diagnosis. Where the list or the file has no codes, it is the text alone.
@@ -255,7 +271,7 @@ class Decisions:
     source: str | Path = ""
 
     def on(self, mention: str, code: str | None) -> Decision | None:
-        """The decision on a local term; None where it is open.
+        """The decision on a local term, or the note on it; None where there is neither.
 
         Args:
           mention: the text.
@@ -267,6 +283,7 @@ class Decisions:
         if code is not None and self._has_codes:
             return self.of.get((code, mention))
         codes = self._codes_of.get(mention, [])
+        codes = [one for one in codes if not self.of[one, mention].is_open] or codes
         found = [self.of[one, mention] for one in codes]
         for one, other in zip(codes[1:], found[1:], strict=True):
             if other.concepts != found[0].concepts:
@@ -279,9 +296,7 @@ class Decisions:
 
     def tell_unused(self, terms: Iterable[tuple[str, str | None]]) -> None:
         """Says how many decisions are on none of these local terms (mention, code)."""
-        if not self.of:
-            return
-        unused = dict(self.of)
+        unused = dict(made := self.made)
         for mention, code in terms:
             if code is not None and self._has_codes:
                 unused.pop((code, mention), None)
@@ -292,7 +307,7 @@ class Decisions:
             shown = [_named(*key) for key in sorted(unused, key=lambda key: key[::-1])[:_SHOWN]]
             what = "codes and mentions" if self._has_codes else "mentions"
             tell(
-                f"warning: {self.source}: {len(unused):,} of {len(self.of):,} decisions are on "
+                f"warning: {self.source}: {len(unused):,} of {len(made):,} decisions are on "
                 f"{what} that the list does not have, letter by letter: {', '.join(shown)}"
                 + (", ..." if len(unused) > _SHOWN else "")
             )
@@ -309,15 +324,19 @@ class Decisions:
         undecided = {
             mention
             for mention, code in terms
-            if code is not None and self._has_codes and (code, mention) not in self.of
+            if code is not None and self._has_codes and (code, mention) not in self.made
         }
-        meant = {
-            mention: {self.of[code, mention].concepts for code in codes}
-            for mention, codes in self._codes_of.items()
-            if mention not in undecided
-        }
+        meant: dict[str, set[tuple[str, ...]]] = {}
+        for (_, mention), decision in self.made.items():
+            if mention not in undecided:
+                meant.setdefault(mention, set()).add(decision.concepts)
         one = {mention: found.pop() for mention, found in meant.items() if len(found) == 1}
         return [(mention, concepts[0]) for mention, concepts in one.items() if len(concepts) == 1]
+
+    @cached_property
+    def made(self) -> dict[tuple[str, str], Decision]:
+        """Without the notes on what is open."""
+        return {key: one for key, one in self.of.items() if not one.is_open}
 
     @cached_property
     def _has_codes(self) -> bool:
@@ -343,15 +362,30 @@ class _Said(NamedTuple):
     date: str
 
 
-def read_decisions(path: Path, encoding: str | None = None) -> Decisions:
+def read_decisions(
+    path: Path,
+    encoding: str | None = None,
+    *,
+    column: str = "mention",
+    code_column: str | None = None,
+    prefix: str = "",
+) -> Decisions:
     """The decisions of a file.
 
     The file is a table as `read_rows` takes it, with the columns mention, concept (several with |
     between them) and decision (accepted, rejected, or open: a note alone). It may have code, note,
-    reviewer and date, in any order and among others. A ' before one of = + - @ at the beginning of
-    a field is taken off. Usagi's file is one, too, whose rows are decided if they are APPROVED, and
-    so is SSSOM, where they are curated by hand: there each concept of a term has a row. `encoding`
-    is of a file that is not UTF-8, as Excel may save it.
+    reviewer and date, in any order and among others. The ' that keeps a spreadsheet from computing
+    a field is taken off.
+
+    In other files each concept of a term has a row: Usagi's, where what is APPROVED is decided (and
+    what is FLAGGED may have a note); SSSOM, where what is curated by hand is; and a list that was
+    coded with decisions, where the status or the reason says so.
+
+    Args:
+      path: the file.
+      encoding: of a file that is not UTF-8, as Excel may save it.
+      column, code_column, prefix: of a coded list: the column of its terms, that of its codes, and
+        what stands before the names of the added ones.
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
@@ -361,29 +395,35 @@ def read_decisions(path: Path, encoding: str | None = None) -> Decisions:
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
     names = [name.strip().casefold() for name in header]
-    needed = next((one for one in _READERS if set(one) <= set(names)), ())
-    once = (*needed, "code", "note", "reviewer", "date")
+    coded = _CodedColumns.of(column, code_column, prefix)
+    readers = _READERS | {coded.all: coded.said}
+    needed = next((one for one in readers if set(one) <= set(names)), ())
+    once = (*needed, *(("code", "note", "reviewer", "date") if needed == _OF_REVIEW else ()))
     if not needed or any(names.count(name) > 1 for name in once):
         raise BadInput(
             f"{path}: found {', '.join(header) or 'no header'}; expected the columns mention, "
             "concept, decision, note, each once, as a review page saves them, or a file of Usagi "
-            "or SSSOM"
+            f"or SSSOM, or a coded list (with the columns {', '.join(coded.all)})"
         )
     decisions: dict[tuple[str, str], Decision] = {}
     line_of: dict[tuple[str, str], int] = {}
     undated: list[str] = []
     has_codes = needed == _OF_REVIEW
-    for line, fields in filled[1:]:
+    is_coded, has_row_each = needed == coded.all, needed in _READERS and needed != _OF_REVIEW
+    for line, fields in coded.answers(names, filled[1:]) if is_coded else filled[1:]:
         if len(fields) != len(header):
             raise BadInput(
                 f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
                 "header: put fields that hold a separator or a line end in double quotes"
             )
-        row = dict(zip(names, map(_unguarded, fields), strict=True))
+        fields = fields if has_row_each else list(map(unguarded, fields))
+        row = dict(zip(names, fields, strict=True))
         mention = row[needed[0]]
+        if not mention.strip() and is_coded:
+            continue
         if not mention.strip():
             raise BadInput(f"{path}:{line}: found no mention; expected one: take the row out")
-        said = _READERS[needed](row)
+        said = readers[needed](row)
         has_codes |= said.code != mention
         found = _decision(said, f"{path}:{line}")
         if found is None:
@@ -391,10 +431,15 @@ def read_decisions(path: Path, encoding: str | None = None) -> Decisions:
         if said.date.strip() and not found.date:
             undated.append(said.date)
         key = said.code, mention
-        earlier = decisions.setdefault(key, found)
-        line_of.setdefault(key, line)
+        earlier = decisions.get(key)
+        if earlier is None or (earlier.is_open and not found.is_open):
+            note = found.note or (earlier.note if earlier else "")
+            decisions[key], line_of[key] = found._replace(note=note), line
+            continue
         concepts = earlier.concepts
-        if needed != _OF_REVIEW and concepts and found.concepts:
+        if found.is_open:
+            pass
+        elif has_row_each and concepts and found.concepts:
             concepts = tuple(dict.fromkeys(concepts + found.concepts))
         elif concepts != found.concepts:
             raise BadInput(
@@ -447,7 +492,7 @@ def decided(
       dictionary: has the accepted concepts.
     """
     return [
-        answer if decision is None else _decided(answer, decision, dictionary)
+        answer if decision is None or decision.is_open else _decided(answer, decision, dictionary)
         for answer, decision in zip(answers, decisions, strict=True)
     ]
 
@@ -476,13 +521,17 @@ def _of_review(row: Mapping[str, str]) -> _Said:
 
 
 def _of_usagi(row: Mapping[str, str]) -> _Said:
-    """Usagi's own file: what is APPROVED as the concept of a term, where the concept 0 is none."""
+    """Usagi's own file: what is APPROVED as the concept of a term, where the concept 0 is none.
+
+    Of other rows, those that are FLAGGED may have a note; comments on the rest say what was found.
+    """
     concept = row["conceptid"].strip()
     concept = "" if concept == "0" else concept
     decision = _ACCEPTED if concept else _REJECTED
     # MAPS_TO_VALUE and MAPS_TO_UNIT name what belongs to the concept of the term.
     maps_to = row.get("mappingtype", "").strip().upper() in ("", "MAPS_TO")
-    if row["mappingstatus"].strip().upper() != "APPROVED" or not maps_to:
+    status = row["mappingstatus"].strip().upper()
+    if status != "APPROVED" or not maps_to:
         concept, decision = "", _OPEN
     reviewer, since = row.get("statussetby", ""), row.get("statusseton", "").strip()
     date = ""
@@ -490,7 +539,7 @@ def _of_usagi(row: Mapping[str, str]) -> _Said:
         reviewer = ""
     elif since.isdecimal() and 0 < int(since) < _LAST:
         date = f"{datetime.fromtimestamp(int(since) / 1000, UTC):%Y-%m-%d}"
-    note = row.get("comment", "")
+    note = row.get("comment", "") if decision != _OPEN or status == "FLAGGED" else ""
     return _Said(row.get("sourcecode", ""), concept, decision, note, reviewer, date)
 
 
@@ -505,7 +554,52 @@ def _of_sssom(row: Mapping[str, str]) -> _Said:
     code = row.get("subject_id", "").partition(":")[2]
     reviewer = row.get("reviewer_label") or row.get("author_label", "")
     date = row.get("mapping_date", "")
-    return _Said(code, concept, decision, row.get("comment", ""), reviewer, date)
+    note = row.get("comment", "") if decision != _OPEN else ""
+    return _Said(code, concept, decision, note, reviewer, date)
+
+
+class _CodedColumns(NamedTuple):
+    """Columns of a list that was coded with decisions, in lower case; `codes` is "" for none."""
+
+    terms: str
+    codes: str
+    concept: str
+    rank: str
+    status: str
+    reason: str
+    decided: tuple[str, ...]
+
+    @classmethod
+    def of(cls, column: str, code_column: str | None, prefix: str) -> _CodedColumns:
+        names = ("concept", "rank", "status", "reason")
+        added = [(prefix + name).casefold() for name in (*names, *DECIDED_COLUMNS)]
+        own = [(one or "").strip().casefold() for one in (column, code_column)]
+        return cls(own[0], own[1], *added[:4], tuple(added[4:]))
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Those that a file must have, the mention first."""
+        return (*filter(None, self[:-1]), *self.decided)
+
+    def answers(self, names: Sequence[str], rows: Rows) -> Rows:
+        """The rows without those of further ranks, whose concepts go to the answer above them."""
+        concept, rank, status = (names.index(one) for one in (self.concept, self.rank, self.status))
+        found: Rows = []
+        for line, fields in rows:
+            if len(fields) != len(names) or not found or fields[rank].strip() in ("", "1"):
+                found.append((line, [*fields]))
+            elif fields[status].strip() == Status.DECIDED:
+                found[-1][1][concept] += CONCEPT_SEPARATOR + fields[concept]
+        return found
+
+    def said(self, row: Mapping[str, str]) -> _Said:
+        """What a row says; a reader of `_READERS`."""
+        reviewer, date, note = (row[one] for one in self.decided)
+        concept, decision = row[self.concept], _ACCEPTED
+        if row[self.status].strip() != Status.DECIDED:
+            is_rejected = row[self.reason].strip() == REJECTED_IN_REVIEW
+            concept, decision = "", _REJECTED if is_rejected else _OPEN
+        return _Said(row.get(self.codes, ""), concept, decision, note, reviewer, date)
 
 
 _OF_REVIEW = ("mention", "concept", "decision")
@@ -515,10 +609,6 @@ _READERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], _Said]] = {
     ("subject_label", "object_id", "predicate_id", "mapping_justification"): _of_sssom,
     _OF_REVIEW: _of_review,
 }
-
-
-def _unguarded(field: str) -> str:
-    return field[1:] if _GUARDED.match(field) else field
 
 
 def _decision(said: _Said, place: str) -> Decision | None:
@@ -536,7 +626,7 @@ def _decision(said: _Said, place: str) -> Decision | None:
         other = f"one for {_ACCEPTED}" if decision == _ACCEPTED else f"none for {decision}"
         raise BadInput(f"{place}: found {found}; expected {other}: mend the row, or take it out")
     if decision == _OPEN:
-        return None
+        return Decision((), said.note, is_open=True) if said.note.strip() else None
     return Decision(tuple(concepts), said.note, said.reviewer.strip(), _iso(said.date.strip()))
 
 

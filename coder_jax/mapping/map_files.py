@@ -176,8 +176,9 @@ def _pairs(
         if not term.strip():
             continue
         decision = decisions[row]
-        note = decision.note if decision else ""
-        comment = note or "; ".join(filter(None, (answer.reason, *answer.context)))
+        comment = decision.note if decision else ""
+        if decision is None or decision.is_open:
+            comment = comment or "; ".join(filter(None, (answer.reason, *answer.context)))
         count = counts[code, term]
         pair = _Pair(row, code, term, count, answer, "", "", (), 0.0, comment, decision)
         if answer.concept is None:
@@ -241,7 +242,7 @@ def _usagi(mapped: _Mapped) -> str:
     }
     rows = []
     for pair in mapped.pairs:
-        approved = pair.is_decided
+        approved, is_noted = pair.is_decided, pair.decision is not None
         rows.append(
             {
                 SOURCE_CODE: pair.code,
@@ -250,7 +251,10 @@ def _usagi(mapped: _Mapped) -> str:
                 "sourceAutoAssignedConceptIds": "",
                 **{name: values[pair.row] for name, values in others.items()},
                 "matchScore": f"{pair.similarity:.4f}",
-                "mappingStatus": "APPROVED" if approved else "UNCHECKED",
+                # A note on what is open is to be looked at.
+                "mappingStatus": "APPROVED"
+                if approved
+                else ("FLAGGED" if is_noted else "UNCHECKED"),
                 # People are not asked whether the concept is wider or narrower.
                 "equivalence": "UNMATCHED" if approved and not pair.concept else "UNREVIEWED",
                 "statusSetBy": (pair.reviewer or TOOL) if approved else "",

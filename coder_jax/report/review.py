@@ -85,7 +85,8 @@ def _review_contents(
         ],
         "hasCodes": codes is not None,
         "decided": [
-            [row, list(one.concepts), one.note, one.reviewer, one.date] for row, one in made
+            [row, list(one.concepts), one.note, one.reviewer, one.date, one.is_open]
+            for row, one in made
         ],
         "blank": len(answers) - sum(times.values()),
         "concepts": _concepts(dictionary, terms),

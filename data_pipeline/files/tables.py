@@ -560,6 +560,26 @@ def _write_delimited(path: Path, frame: pl.DataFrame, dialect: Dialect) -> None:
     )
 
 
+# A spreadsheet computes what begins with one of these signs, if it is no number and has more than
+# signs. Such text gets a ' before it. So does what begins with ' and would then look like that:
+# taking one ' away gives every text back. `csv.js` of the review page does the same.
+_COMPUTING = r"[=+\-@\t\r\n＝＋－＠]"
+_COMPUTED = rf"^'*{_COMPUTING}"
+_NOT_COMPUTED = r"^(?:[+-]?\d[\d.,]*(?:[eE][+-]?\d+)?%?|[=+-]+)$"
+_GUARDED = re.compile(rf"'+{_COMPUTING}")
+
+
+def unguarded(field: str) -> str:
+    """A field of a .csv file without the ' that keeps a spreadsheet from computing it."""
+    return field[1:] if _GUARDED.match(field) else field
+
+
+def _guarded(texts: pl.Series) -> pl.Series:
+    """Strings with a ' before what a spreadsheet would compute."""
+    is_formula = texts.str.contains(_COMPUTED) & ~texts.str.contains(_NOT_COMPUTED)
+    return ("'" + texts).zip_with(is_formula, texts)
+
+
 # -------------------------------------------------------------------------------------------------
 # Tables with a header, read from and written to the file types that hospitals use.
 
@@ -800,8 +820,9 @@ def check_table_name(path: Path, option: str) -> None:
 def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None) -> None:
     """Writes a table atomically; streams, such as `STDOUT`, get tab-separated text.
 
-    .csv has the separator of the dialect if that is another than a tab, else commas; .tsv and .txt
-    have tabs; .xlsx is a workbook of text cells. Text is UTF-8.
+    .csv has the separator of the dialect if that is another than a tab, else commas, and a ' before
+    what a spreadsheet would compute (`unguarded` takes it off); .tsv and .txt have tabs, and text
+    as it is; .xlsx is a workbook of text cells. Text is UTF-8.
 
     Args:
       path: the file to write.
@@ -819,8 +840,11 @@ def write_table(path: Path, frame: pl.DataFrame, dialect: Dialect | None = None)
         dialect = replace(dialect, separator="\t", bom=False, line_end="\n")
     elif ending != ".csv":
         dialect = replace(dialect, separator="\t")
-    elif dialect.separator == "\t":
-        dialect = replace(dialect, separator=",", quoted=True)
+    else:
+        if dialect.separator == "\t":
+            dialect = replace(dialect, separator=",", quoted=True)
+        names = _guarded(pl.Series(frame.columns)).to_list()
+        frame = pl.DataFrame(dict(zip(names, map(_guarded, frame), strict=True)))
     with written_whole(path) as unfinished:
         if ending == ".xlsx" and not is_stream(path):
             _write_workbook(unfinished, frame)

@@ -3,7 +3,7 @@ const COLUMNS = ["mention", "code", "concept", "preferred_name", "decision", "no
 const BETWEEN = "|";  // between the concepts of a mention, and their names
 // A spreadsheet would compute what begins so. It gets a ' before it, as does what begins with ' and would
 // look like that, so that taking one ' away gives every text back.
-const FORMULA = /^'*[=+\-@\t\r\n]/;
+const FORMULA = /^'*[=+\-@\t\r\n＝＋－＠]/;
 const guarded = (text) => (FORMULA.test(text) ? `'${text}` : text);
 const unguarded = (text) => (text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text);
 

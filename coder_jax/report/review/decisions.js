@@ -19,15 +19,16 @@ const NOTHING = { verdict: OPEN, concepts: [], note: "", reviewer: "", date: "" 
 const isSame = (one, other) => one.verdict === other.verdict && one.concepts.join("|") === other.concepts.join("|");
 
 class Decisions {
-  // `decided` is what the page begins with, as (row, concepts, note, reviewer, date), unless the browser has more.
+  // `decided` is what the page begins with, as (row, concepts, note, reviewer, date, isOpen), unless the browser has more.
   constructor(decided, key) {
     this.of = new Map();  // row -> { verdict, concepts, note, reviewer, date }; rows that are open without a note are not there
     this.steps = [];  // to undo: of each its rows as they were before
     this.place = `coder_jax review ${key}`;
     this.unsaved = new Set();  // rows that were changed since they were saved as CSV
     this.why = "";  // why the browser does not keep them
-    for (const [row, concepts, note, reviewer, date] of decided) {
-      this.of.set(row, { verdict: concepts.length ? ACCEPTED : REJECTED, concepts, note, reviewer, date });
+    for (const [row, concepts, note, reviewer, date, isOpen] of decided) {
+      const verdict = isOpen ? OPEN : concepts.length ? ACCEPTED : REJECTED;
+      this.of.set(row, { verdict, concepts, note, reviewer, date });
     }
     this.reread();
     this.keep();

@@ -21,7 +21,7 @@ from coder_jax import TermEncoder
 from coder_jax.__main__ import main
 from coder_jax.commands import encode, normalize
 from coder_jax.encoding.encoder import EncodedDictionary
-from coder_jax.mapping.coded_list import CODED_COLUMNS, read_decisions
+from coder_jax.mapping.coded_list import CODED_COLUMNS, DECIDED_COLUMNS, read_decisions
 from coder_jax.mapping.confidence import ALL, Cutoffs, CutoffTable, MeasuredRule
 from data_pipeline.flags import parsed
 from data_pipeline.process import TRY_AGAIN, BadInput, Stopped
@@ -495,6 +495,37 @@ def test_a_review_and_what_was_decided(run_of_normalize_tables, files, capsys):
     (files / "decisions.csv").write_text("mention,concept,decision\nn/a,X,accepted\n")
     with pytest.raises(BadInput, match="found X for 'n/a'"):
         run_of_normalize_tables("--column", "local term", "--decided", "decisions.csv")
+
+
+def test_who_decided_and_when_goes_with_the_list(run_of_normalize_tables, files):
+    """And nothing in it is computed, and it is itself a file of decisions."""
+    (files / "list.csv").write_text("id;local term\n1;=1+1\n2;n/a\n3;Hemiplegia\n4;-5\n5;\n")
+    (files / "decisions.csv").write_text(
+        "mention,concept,decision,note,reviewer,date\n'=1+1,HA|MI,accepted,sure,Anna,2026-03-01\n"
+        "n/a,,rejected,,Ben,2026-03-02\nHemiplegia,,open,@ask,,\n"
+    )
+    common = ("--column", "local term", "--review", "review.html", "--decided")
+    rows = run_of_normalize_tables(*common, "decisions.csv")
+    assert list(rows[0]) == ["id", "local term", *CODED_COLUMNS, *DECIDED_COLUMNS]
+    shown = ("local term", "concept", *DECIDED_COLUMNS)
+    assert [tuple(row[name] for name in shown) for row in rows] == [
+        ("'=1+1", "HA", "Anna", "2026-03-01", "sure"),
+        ("'=1+1", "MI", "Anna", "2026-03-01", "sure"),
+        ("n/a", "", "Ben", "2026-03-02", ""),
+        ("Hemiplegia", rows[3]["concept"], "", "", "'@ask"),
+        ("-5", "", "", "", ""),
+        ("", "", "", "", ""),
+    ]
+    page = re.search(r'id="contents"[^>]*>([^<]+)<', (files / "review.html").read_text())
+    contents = json.loads(gzip.decompress(base64.b64decode(page[1])))
+    assert [2, [], "@ask", "", "", True] in contents["decided"]
+    again = run_of_normalize_tables(*common, "coded.csv", out="again.csv")
+    assert again == rows, "the coded list says the same"
+    run_of_normalize_tables(*common, "decisions.csv", "--prefix", "x_", out="coded.xlsx")
+    rows = run_of_normalize_tables(*common, "coded.xlsx", "--prefix", "x_")
+    assert [row["x_decision_note"] for row in rows] == ["sure", "sure", "", "'@ask", "", ""]
+    with pytest.raises(BadInput, match=r"--prefix"):
+        run_of_normalize_tables("--column", "local term", given="again.csv")
 
 
 def test_the_same_text_is_decided_for_each_code(run_of_normalize_tables, files, capsys):

@@ -37,6 +37,7 @@ def test_what_a_review_page_saves(write):
     assert read_decisions(path).of == {
         ("", "heart atack"): Decision(("C1",)),
         ("", "n/a"): Decision((), "not a\r\nterm, is it"),
+        ("", "cold?"): Decision((), "ask", is_open=True),
     }
 
 
@@ -60,6 +61,65 @@ def test_what_is_guarded_from_spreadsheets_is_as_it_was(write, field, text):
     rows = f"{field},C1,accepted,{field}\n"
     decisions = read_decisions(write("d.csv", HEADER + rows))
     assert decisions.of == {("", text): Decision(("C1",), text)}
+
+
+def test_notes_on_what_is_open_are_no_decisions(write, capsys):
+    rows = "a,,open,ask\na,C1,accepted,\nb,C1,accepted,\nb,,open,why\nc,,open,?\nd,,open,\n"
+    decisions = read_decisions(write("d.csv", HEADER + rows))
+    assert decisions.of == {
+        ("", "a"): Decision(("C1",), "ask"),
+        ("", "b"): Decision(("C1",), "why"),
+        ("", "c"): Decision((), "?", is_open=True),
+    }
+    assert decisions.names([("c", None)]) == [("a", "C1"), ("b", "C1")]
+    near = Answer("c", Status.NEAR, [Candidate("C2", "cold", 0.7)])
+    assert decided([near], [decisions.on("c", None)], DICTIONARY) == [near]
+    decisions.tell_unused([("b", None)])
+    assert "1 of 2 decisions are on mentions" in capsys.readouterr().err
+    codes = "AP,L1,C1,accepted,,,\nAP,D2,,open,ask,,\n"
+    coded = read_decisions(write("e.csv", WHO + codes))
+    assert coded.on("AP", None) == Decision(("C1",)) and coded.on("AP", "D2").is_open
+    assert coded.names([("AP", "D2")]) == [], "of this code nothing is decided"
+
+
+CODED = "local,concept,rank,status,reason,decided_by,decided_on,decision_note"
+CODED_ROWS = """
+'=a,C1,1,decided,,Anna,2026-03-01,sure
+'=a,C2,2,decided,,Anna,2026-03-01,sure
+'=a,C3,3,near,,,,
+b,,1,no answer,rejected in review,Ben,2026-03-02,
+c,C3,1,near,lost: side,,,ask
+d,C4,1,exact,,,,
+,,1,no answer,empty,,,
+'=a,C1,1,decided,,Anna,2026-03-01,sure
+'=a,C2,2,decided,,Anna,2026-03-01,sure
+"""
+OF_CODED = {
+    ("", "=a"): Decision(("C1", "C2"), "sure", "Anna", "2026-03-01"),
+    ("", "b"): Decision((), "", "Ben", "2026-03-02"),
+    ("", "c"): Decision((), "ask", is_open=True),
+}
+
+
+def test_a_list_that_was_coded_with_decisions_is_one(write):
+    path = write("coded.csv", CODED + CODED_ROWS)
+    assert read_decisions(path, column="Local ").of == OF_CODED
+    added = CODED.removeprefix("local").replace(",", ",x_")
+    path = write("prefix.csv", "mention" + added + CODED_ROWS)
+    assert read_decisions(path, prefix="x_").of == OF_CODED
+    with pytest.raises(BadInput, match=r"or a coded list \(with the columns local, x_concept,"):
+        read_decisions(path, column="local", prefix="x_")
+
+
+def test_the_same_text_with_other_codes_in_a_coded_list(write):
+    rows = "\nAP,C1,1,decided,,,,,L1\nAP,C2,1,decided,,,,,D2\n"
+    path = write("coded.csv", f"{CODED},id{rows}")
+    assert read_decisions(path, column="local", code_column="id").of == {
+        ("L1", "AP"): Decision(("C1",)),
+        ("D2", "AP"): Decision(("C2",)),
+    }
+    with pytest.raises(BadInput, match="coded.csv:3: found C2 accepted for 'AP', and in line 2 C1"):
+        read_decisions(path, column="local")
 
 
 def test_the_same_decision_twice_is_one(write):

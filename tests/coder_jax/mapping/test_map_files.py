@@ -179,6 +179,23 @@ def test_of_a_list_without_codes_the_text_counts(answers, tmp_path, form):
     assert found == {("", mention): decision for (_, mention), decision in DECISIONS.items()}
 
 
+def test_notes_come_back_and_what_was_found_is_no_note(tmp_path):
+    said = [Decision((), "ask", is_open=True), Decision(()), None, Decision(("437663",))]
+    mentions = ["'=fever", "stool", "cold", "no fever"]
+    more = [{}, {}, {"reason": "lost: side"}, {"context": ("negated",)}]
+    found = [near(one, "437663", **two) for one, two in zip(mentions, more, strict=True)]
+    terms = local_terms("list", mentions, {})
+    answers = decided(found, said, DICTIONARY)
+    for form in ("usagi", "sssom"):
+        write_map(form, tmp_path / form, answers, DICTIONARY, terms, said, NOW)
+    (first, second, third, _) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
+    shown = [(row["mappingStatus"], row["comment"]) for row in (first, second, third)]
+    assert shown == [("FLAGGED", "ask"), ("APPROVED", ""), ("UNCHECKED", "lost: side")]
+    made = {("", "stool"): Decision(()), ("", "no fever"): Decision(("437663",))}
+    assert read_decisions(tmp_path / "usagi").of == {("", "'=fever"): said[0], **made}
+    assert read_decisions(tmp_path / "sssom").of == made
+
+
 def test_a_pair_that_is_denied_in_sssom_is_open(tmp_path):
     path = tmp_path / "map.sssom.tsv"
     head = "subject_label\tpredicate_modifier\tpredicate_id\tobject_id\tmapping_justification\n"
@@ -196,6 +213,7 @@ def test_what_a_person_approved_in_usagi_is_a_decision(tmp_path):
     assert read_decisions(path).of == {
         ("1", "Fieber"): Decision(("437663",)),
         ("2", "Stuhl"): Decision((), "a chair?"),
+        ("3", "Herz"): Decision((), "ask", is_open=True),
     }
     text = path.read_text()
     path.write_text(f"{text}2,Stuhl,APPROVED,312327,\n")

@@ -57,16 +57,19 @@ def test_the_same_text_of_two_codes_is_two_rows():
         ["gouty", 2, "L1", 0.8765, 6],
         ["gouty", 1, "D2", 0.8765, 7],
     ]
-    assert contents["decided"] == [[1, ["C2"], "", "", ""]] and contents["hasCodes"] is True
+    assert contents["decided"] == [[1, ["C2"], "", "", "", False]] and contents["hasCodes"] is True
 
 
 def test_what_is_decided_already():
     unknown = Answer("x", Status.DECIDED, [Candidate("C1", "mi", math.nan)])
+    noted = replace(NEAR[0], mention="noted")
     decisions = [Decision((), "no"), Decision(("C4", "C1"), "", "Anna", "2026-03-01")]
-    contents = _review_contents([*NEAR, unknown], DICTIONARY, {}, decisions)
+    decisions.append(Decision((), "ask", is_open=True))
+    contents = _review_contents([*NEAR, unknown, noted], DICTIONARY, {}, decisions)
     assert contents["decided"] == [
-        [0, [], "no", "", ""],
-        [1, ["C4", "C1"], "", "Anna", "2026-03-01"],
+        [0, [], "no", "", "", False],
+        [1, ["C4", "C1"], "", "Anna", "2026-03-01", False],
+        [2, [], "ask", "", "", True],
     ]
     assert contents["hasCodes"] is False
     assert contents["rows"][1][4] == [[2, "mi", None]], "not a number is not there"

@@ -543,7 +543,9 @@ def test_saved_as_csv_and_read_back(page, folder):
     assert not [field for row in rows for field in row if field.startswith(("=", "+", "-", "@"))]
     assert rows[8][3:] == ["open", "a note alone", "", ""]
     decisions = read_decisions(path)
-    assert decisions.of == expected
+    assert decisions.made == expected
+    note = Decision((), "a note alone", is_open=True)
+    assert decisions.of == expected | {("", toy_answers()[7].mention): note}
     check_decisions(decisions, toy_dictionary())
     said = [decisions.on(one.mention, None) for one in toy_answers()]
     first, second, *_, last = decided(toy_answers(), said, toy_dictionary())
@@ -681,13 +683,19 @@ def test_what_was_decided_before_is_there(browser, folder, write):
         toy_dictionary(),
         title="again",
         encoder_line="",
-        decisions=[Decision(("C2999",), "as before"), Decision(()), *[None] * 18],
+        decisions=[
+            *(Decision(("C2999",), "as before"), Decision(()), None),
+            *(Decision((), "ask Dr X", is_open=True), *[None] * 16),
+        ],
         most_terms=100,
     )
     opened(browser, path.as_uri())
     assert text_of(browser, "#decided") == "2 of 20 decided" and current(browser) == 2
     assert option(browser, 0)[0] == "accepted" and option(browser, 1)[0] == "rejected"
     assert text_of(browser, "#saved") == "saved as CSV"
+    assert option(browser, 3)[0] == "open"
+    press(browser, "j")
+    assert find(browser, "#note")[0].get_property("value") == "ask Dr X"
     assert "the search finds 78 of the dictionary’s 3,000 concepts" in text_of(browser, "footer")
     load(browser, write("far.csv", "mention,concept,decision\n''=1+1,C2500,accepted\n"))
     assert option(browser, 3) == ("accepted", "C2500"), "it may be one of those that are left out"
