@@ -501,7 +501,9 @@ class EncoderSystem(System):
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
+        strings = getattr(self.batch, "augment", 0.0) > 0
+        dataset = open_dataset(data, strings=strings)
+        return BatchMaker(dataset, self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
         """The numbers of packed rows that the batches of a run may have."""
