@@ -20,6 +20,8 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
   python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
+  python -m coder_jax export --checkpoint runs/long --out my-coder --interpolate auto \\
+      --heldout data/mine/heldout
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --onnx --int8
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
@@ -31,13 +33,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 COMMON = (
-    *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
+    *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--heldout", "--license"),
     *("--pytorch-bin", "--onnx", "--int8", "--push-to-hub", "--private"),
 )
 
@@ -67,13 +69,31 @@ class ExportOptions:
         ),
     ] = None
     interpolate: Annotated[
-        float | None,
+        str | None,
         Flag(
             "average with the encoder before training (1: only the trained one, 0: only the old "
-            "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew "
-            "(docs/results/systems.md). Export several, and take the smallest weight that "
-            "is hardly below the best by `evaluate` on the dataset's heldout/, not on the test set",
+            "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew. "
+            "auto: the weight that is best on the names of --heldout and not below the start on a "
+            "second set (--not-below)",
             "WEIGHT",
+        ),
+    ] = None
+    heldout: Annotated[
+        Path | None,
+        Flag(
+            "with --interpolate auto or --int8: the folder heldout of the dataset of training; its "
+            "names choose the weight, and are looked up with weights of eight bits",
+            "DIR",
+        ),
+    ] = None
+    not_below: Annotated[
+        Path | None,
+        Flag(
+            "with --interpolate auto: mentions of your own (mention<TAB>concept) on which the "
+            "export must not be below the start, looked up in the dictionary of --heldout or in "
+            "dictionary.tsv beside them; no public test set, whose scores would mean less "
+            "afterwards (default: the names of --heldout as people write them)",
+            "FILE",
         ),
     ] = None
     license: Annotated[
@@ -99,14 +119,6 @@ class ExportOptions:
             "how near its vectors are"
         ),
     ] = False
-    heldout: Annotated[
-        Path | None,
-        Flag(
-            "with --int8, look up the held-out names of a dataset (its folder heldout) by both "
-            "files, and write acc@1 into the model card",
-            "DIR",
-        ),
-    ] = None
     push_to_hub: Annotated[
         str | None,
         Flag("upload to this repository of the Hugging Face Hub, organisation/name", "REPO"),
@@ -121,12 +133,21 @@ def run(options: ExportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.folder import publish_export, push_to_hub
     from coder_jax.export.onnx_files import add_onnx
+    from coder_jax.systems.best_weight import choose_weight
     from coder_jax.systems.encoder_system import averaged, interpolated
     from coder_jax.systems.trained_models import load_run
     from data_pipeline.files.buckets import address, in_bucket
 
-    if options.int8 and not options.onnx or options.heldout and not options.int8:
-        raise BadInput("--int8 needs --onnx, and --heldout needs --int8: give both")
+    auto = options.interpolate == "auto"
+    if options.int8 and not options.onnx:
+        raise BadInput("--int8 needs --onnx: give both")
+    if options.heldout and not (options.int8 or auto):
+        raise BadInput("--heldout needs --interpolate auto or --int8: give one of them too")
+    if auto and not options.heldout or options.not_below and not auto:
+        raise BadInput(
+            "--interpolate auto needs --heldout DATASET/heldout, and --not-below needs "
+            "--interpolate auto: give both"
+        )
     if options.heldout and not (options.heldout / "mentions.tsv").is_file():
         raise BadInput(
             f"--heldout: {options.heldout} has no mentions.tsv; expected the folder heldout of a "
@@ -135,9 +156,12 @@ def run(options: ExportOptions) -> int:
     system, run = load_run(options.checkpoint, options.step)
     if options.average is not None:
         run = averaged(options.checkpoint, run, options.average)
-    if options.interpolate is not None:
-        run = interpolated(system, run, options.interpolate)
-    card = {"license": options.license} if options.license else {}
+    card: dict[str, Any] = {"license": options.license} if options.license else {}
+    if auto and options.heldout:
+        choice = choose_weight(system, run, options.heldout, options.not_below)
+        run, card["results"] = choice.run, choice.rows
+    elif options.interpolate is not None:
+        run = interpolated(system, run, _weight(options.interpolate))
     with tempfile.TemporaryDirectory(prefix="coder_jax-export-") as temporary:
         remote = in_bucket(options.out)
         out = Path(temporary) / "export" if remote else options.out
@@ -155,3 +179,13 @@ def run(options: ExportOptions) -> int:
             url = push_to_hub(out, options.push_to_hub, private=options.private)
             print(f"uploaded: {url}")
     return 0
+
+
+def _weight(text: str) -> float:
+    """The number in --interpolate; BadInput for anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(
+            f"--interpolate {text}: expected the trained encoder's weight, 0 to 1, or auto"
+        ) from None

@@ -228,5 +228,14 @@ def run(config: Config) -> int:
 
     result = train(config, source)
     log(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
-    log(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER")
+    from coder_jax.systems.encoder_system import has_start_to_keep
+
+    heldout, auto = source.folder / "heldout", ""
+    if (
+        not config.start
+        and (heldout / "mentions.tsv").is_file()
+        and has_start_to_keep(config.system)
+    ):
+        auto = f" --interpolate auto --heldout {heldout}"
+    log(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER{auto}")
     return 0

@@ -1058,7 +1058,7 @@ class HeldOut:
                 "--hold-out, or give --eval-steps 0"
             )
         benchmark = Mentions.read(Given("heldout", mentions))
-        self.benchmark = _with_dictionary_of(benchmark, most_terms)
+        self.benchmark = with_terms_at_most(benchmark, most_terms)
         self.tokenizer = load_tokenizer(folder / "tokenizer")
         self.settings = EncoderSettings(
             pooling=pooling,
@@ -1092,17 +1092,22 @@ class HeldOut:
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
-def _with_dictionary_of(
+def with_terms_at_most(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
-    """The benchmark with the terms of its gold concepts, filled up with others to `most_terms`."""
-    (fold,) = benchmark.folds
-    terms, concepts = fold.dictionary.terms, fold.dictionary.concepts
-    gold = {concept for joined in fold.gold for concept in split_concepts(joined)}
+    """The benchmark with the terms of its gold concepts, filled up with others to `most_terms`.
+
+    It has one dictionary.
+    """
+    (whole,) = benchmark.dictionaries()
+    terms, concepts = whole.terms, whole.concepts
+    golds = (joined for fold in benchmark.folds for joined in fold.gold)
+    gold = {concept for joined in golds for concept in split_concepts(joined)}
     is_gold = [not gold.isdisjoint(split_concepts(joined)) for joined in concepts]
     order = sorted(range(len(terms)), key=lambda i: not is_gold[i])
     order = order[: max(most_terms, sum(is_gold))]
     dictionary = dataclasses.replace(
-        fold.dictionary, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
+        whole, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
     )
-    return dataclasses.replace(benchmark, folds=[dataclasses.replace(fold, dictionary=dictionary)])
+    folds = [dataclasses.replace(fold, dictionary=dictionary) for fold in benchmark.folds]
+    return dataclasses.replace(benchmark, folds=folds)

@@ -501,7 +501,9 @@ class EncoderSystem(System):
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        return BatchMaker(open_dataset(data), self.batch, cut, **self.planned(rows, steps))
+        strings = getattr(self.batch, "augment", 0.0) > 0
+        dataset = open_dataset(data, strings=strings)
+        return BatchMaker(dataset, self.batch, cut, **self.planned(rows, steps))
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
         """The numbers of packed rows that the batches of a run may have."""
@@ -902,6 +904,13 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
 _HEADS = {"encoder", "relations", "types"}
 
 
+def has_start_to_keep(system: System) -> bool:
+    """Whether a run of this system has an encoder that can be mixed with that of its start."""
+    if not isinstance(system, EncoderSystem) or system_name(system.model.init):
+        return False
+    return system.parts().keys() <= _HEADS
+
+
 def averaged(out: Path, run: SavedRun, checkpoints: int) -> SavedRun:
     """The run with the mean of the encoders of its last checkpoints; the rest is unchanged.
 
@@ -939,13 +948,25 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         weight: of what was trained, 0 to 1; the start has the rest.
 
     Raises:
+        BadInput: as `from_start_to_end`.
+    """
+    if not 0 <= weight <= 1:
+        raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
+    return from_start_to_end(system, run)(weight)
+
+
+def from_start_to_end(system: System, run: SavedRun) -> Callable[[float], SavedRun]:
+    """What gives the run with an encoder between its initial one (0) and its own (1).
+
+    Args:
+        system, run: what was trained.
+
+    Raises:
         BadInput: if the encoder that it began with is not there, is another one, or was a run's;
             if what was trained is no encoder alone.
     """
     _check(run, "--interpolate")
     assert isinstance(system, EncoderSystem)
-    if not 0 <= weight <= 1:
-        raise BadInput(f"--interpolate {weight:g}: expected the trained encoder's weight, 0 to 1")
     start = run.described(RunWithEncoder).start
     if start.is_another_run:
         raise BadInput(
@@ -976,9 +997,13 @@ def interpolated(system: System, run: SavedRun, weight: float) -> SavedRun:
         f"--interpolate: {init}",
         of_start=True,
     )
-    mixed = _between(parameters, run.params["encoder"], weight)
-    rest = 1 - weight
-    return _with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
+
+    def at(weight: float) -> SavedRun:
+        mixed = _between(parameters, run.params["encoder"], weight)
+        rest = 1 - weight
+        return _with_encoder(run, mixed, f"{weight:g} x trained + {rest:.4g} x initial encoder")
+
+    return at
 
 
 def _between(old: Any, new: Any, weight: float) -> Any:

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from data_pipeline.batches.augment import RewrittenNames
 from data_pipeline.batches.draws import Draw, NeighbourDraw, PairDraw, TermDraw
 from data_pipeline.batches.packing import (
     AHEAD,
@@ -76,6 +77,9 @@ class BatchMaker(PackedGroups):
             )
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
         self.token_start, self.tokens = dataset.token_start, dataset.tokens
+        self.rewritten: RewrittenNames | None = None
+        if isinstance(spec, BatchSpec) and spec.augment:
+            self.rewritten = RewrittenNames(dataset, spec)
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
     @property
@@ -101,15 +105,25 @@ class BatchMaker(PackedGroups):
         other.draw = self.draw.with_index(index)
         return other
 
-    def _lengths(self, terms: np.ndarray) -> np.ndarray:
-        return self.token_start[terms + 1] - self.token_start[terms]
+    def _tokens(self, terms: np.ndarray, step: int, groups: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The tokens of the drawn terms of some groups: int64 bounds [G * N + 1], and tokens.
+
+        Args:
+            terms: int64 [G, N].
+            step, groups: as for the draw.
+        """
+        bounds, (tokens,) = joined(self.token_start, terms.ravel(), self.tokens)
+        if self.rewritten is None:
+            return bounds, tokens
+        return self.rewritten(bounds, tokens, terms, step * self.spec.groups + np.asarray(groups))
 
     def sample_lengths(self) -> np.ndarray:
         """int32 [S, G, N]: the lengths of the terms of some steps, the same on every host."""
         steps = min(200, max(8, _PLANNING_GROUPS // self.spec.groups))
-        drawn = self.draw(_FIRST_PLANNING_STEP, np.arange(steps * self.spec.groups))
-        lengths = self._lengths(drawn["terms"])
-        return lengths.reshape(steps, self.spec.groups, -1).astype(np.int32)
+        groups = np.arange(steps * self.spec.groups)
+        drawn = self.draw(_FIRST_PLANNING_STEP, groups)
+        bounds, _ = self._tokens(drawn["terms"], _FIRST_PLANNING_STEP, groups)
+        return np.diff(bounds).reshape(steps, self.spec.groups, -1).astype(np.int32)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step: P passes of B blocks of this host.
@@ -129,8 +143,9 @@ class BatchMaker(PackedGroups):
         """`batch` for several steps at once [S, P, B, ...]: fewer calls of NumPy are faster."""
         shape = (len(steps), *self.groups.shape)
         first = np.arange(len(steps))[:, None] * self.spec.groups
-        drawn = self.draw(steps[0], (first + self.groups.ravel()).ravel())
-        bounds, (tokens,) = joined(self.token_start, drawn.pop("terms").ravel(), self.tokens)
+        groups = (first + self.groups.ravel()).ravel()
+        drawn = self.draw(steps[0], groups)
+        bounds, tokens = self._tokens(drawn.pop("terms"), steps[0], groups)
         rows = self.plan.ample
         try:
             packed = packed_blocks(tokens, bounds, shape[:3], self.spec.row_length, rows)
@@ -149,10 +164,11 @@ class BatchMaker(PackedGroups):
             `tokens` int32 [sum of lengths]; `lengths` int32 [G, N]; and what `Draw` says of the
             terms, without the terms.
         """
-        drawn = self.draw(step, np.arange(self.spec.groups))
+        groups = np.arange(self.spec.groups)
+        drawn = self.draw(step, groups)
         terms = drawn.pop("terms")
-        _, (tokens,) = joined(self.token_start, terms.ravel(), self.tokens)
-        lengths = self._lengths(terms).astype(np.int32)
+        bounds, tokens = self._tokens(terms, step, groups)
+        lengths = np.diff(bounds).reshape(terms.shape).astype(np.int32)
         return {"tokens": tokens.astype(np.int32), "lengths": lengths, **drawn}
 
     def batches(

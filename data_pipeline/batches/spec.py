@@ -112,6 +112,9 @@ class BatchSpec:
     """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
     semantic_types: bool = False
     """Add the semantic type of each term's concept to a batch (for CODER v1's type loss)."""
+    augment: float = 0.0
+    """Share of the names in a batch that are shown as people write them: with another order of
+    words, abbreviations, "unspecified", plurals, typing errors, British or American spelling."""
     row_length: int = 128
     """Tokens in a packed row."""
     seed: int = 0
@@ -144,12 +147,16 @@ class BatchSpec:
         made = {"groups x triplets x repeats": f"{self.groups} x {self.triplets} x {self.repeats}"}
         if self.fill_pairs:
             made = {"groups x pairs": f"{self.groups} x {self.fill_pairs}"}
+        if self.augment:
+            made["names as people write them"] = f"{self.augment:.0%}"
         return {**made, "draw": self.draw}
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
         check_least(self, 1, "groups", "triplets", "repeats", "row_length")
         check_least(self, 0, "fill_pairs", "seed")
+        if not 0 <= self.augment <= 1:
+            raise BadInput(f"--augment is {self.augment}; expected a share of the names, 0 to 1")
         if self.fill_pairs and self.names == "any":
             raise BadInput(
                 f"--fill-pairs is {self.fill_pairs} and --names is any: groups that are filled "

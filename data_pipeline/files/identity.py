@@ -203,6 +203,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 # recorded it is the same as one without the setting.
 NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("epochs", 0.0),
+    ("augment", 0.0),
     ("first_moment", "float32"),
     ("keep_stop_words", False),
     ("development", []),

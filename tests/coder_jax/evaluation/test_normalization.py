@@ -24,10 +24,10 @@ from coder_jax.evaluation.normalization import (
     _answers_of,
     _described_answers,
     _prediction_table,
-    _with_dictionary_of,
     _write_predictions,
     distribution,
     evaluate_normalization,
+    with_terms_at_most,
     wrong_answers,
 )
 from coder_jax.evaluation.vectors import TERMS
@@ -600,7 +600,7 @@ def test_a_look_at_a_run_keeps_the_terms_of_joined_gold_concepts():
     dictionary = Dictionary(list("abcd"), ["C9", "C1|C5", "C8", "C2"], "toy")
     fold = NormalizationFold("", ["x"], ["C5|C8"], dictionary)
     benchmark = Mentions("heldout", "toy", [fold], "hash")
-    assert _with_dictionary_of(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]
+    assert with_terms_at_most(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]
 
 
 # -------------------------------------------------------------------------------------------------

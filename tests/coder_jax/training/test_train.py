@@ -24,7 +24,7 @@ from coder_jax.evaluation.normalization import (
     HeldOut,
     Mentions,
     NormalizationFold,
-    _with_dictionary_of,
+    with_terms_at_most,
 )
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import _read_item, read_params
@@ -391,7 +391,7 @@ def test_a_look_at_a_run_searches_the_gold_concepts_first():
     fold = NormalizationFold("all", ["x"], ["C1"], Dictionary(terms, concepts, "toy"))
     benchmark = Mentions("heldout", "toy", [fold], "hash")
     for most, want in ((4, "beac"), (1, "be"), (99, "beacdfg")):
-        found = _with_dictionary_of(benchmark, most).folds[0].dictionary
+        found = with_terms_at_most(benchmark, most).folds[0].dictionary
         assert sorted(found.terms[:2]) == ["b", "e"] and sorted(found.terms) == sorted(want)
 
 
