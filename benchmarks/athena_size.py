@@ -91,8 +91,8 @@ def measure(work: Path, scale: float, model: str, mentions: int) -> dict[str, An
     needed, free = _BYTES_A_NAME * sizes[1], shutil.disk_usage(work).free
     if needed > free:
         raise BadInput(
-            f"{work}: {needed / 1e9:,.1f} GB are needed and {free / 1e9:.1f} GB free; give --work a "
-            "folder on a larger disk, or a smaller --scale"
+            f"{work}: {needed / 1e9:,.1f} GB are needed and {free / 1e9:.1f} GB free; give --work "
+            "a folder on a larger disk, or a smaller --scale"
         )
     result: dict[str, Any] = {"scale": scale, "names": sizes[1], "machine": machine()}
     started = time.monotonic()
