@@ -11,7 +11,7 @@ from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process import BadInput
 
-PARENT, GRANDPARENT, OTHERWISE = 1, 2, 3
+_PARENT, _GRANDPARENT, _OTHERWISE = 1, 2, 3
 """How two concepts are related: by so many steps up or down the hierarchy, or by another
 relation."""
 
@@ -127,7 +127,7 @@ class Kin:
     def __call__(self, concepts: np.ndarray) -> np.ndarray:
         """int32 [G, N * N]: how the concepts of each two terms are related; 0 if they are not.
 
-        PARENT, whichever of the two is; GRANDPARENT; OTHERWISE, by another relation. If several
+        _PARENT, whichever of the two is; _GRANDPARENT; _OTHERWISE, by another relation. If several
         hold, the first of these.
 
         Args:
@@ -147,11 +147,11 @@ class Kin:
             kin_UU[place, column] = kin_UU[column, place] = kind
 
         if self.by_any is not None:
-            mark(OTHERWISE, *self.by_any.of(distinct_U))
+            mark(_OTHERWISE, *self.by_any.of(distinct_U))
         if self.parents is not None:
             child, parents = self.parents.of(distinct_U)
             nth, grandparents = self.parents.of(parents)
-            mark(GRANDPARENT, child[nth], grandparents)
-            mark(PARENT, child, parents)
+            mark(_GRANDPARENT, child[nth], grandparents)
+            mark(_PARENT, child, parents)
         np.fill_diagonal(kin_UU, 0)
         return kin_UU[place_N[:, None], place_N[None, :]]

@@ -8,7 +8,7 @@ import pytest
 from tiny_dataset import tiny_dataset
 
 from data_pipeline.batches.batch_maker import BatchMaker
-from data_pipeline.batches.kinship import GRANDPARENT, OTHERWISE, PARENT, Ancestors, Kin
+from data_pipeline.batches.kinship import _GRANDPARENT, _OTHERWISE, _PARENT, Ancestors, Kin
 from data_pipeline.batches.order import key
 from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut
 from data_pipeline.process import BadInput
@@ -65,12 +65,12 @@ def test_ancestors_are_parents_and_grandparents():
 def expected_kin(one, other, mode):
     if one == other:
         return 0
-    for kind, table in ((PARENT, PARENTS), (GRANDPARENT, GRANDPARENTS)):
+    for kind, table in ((_PARENT, PARENTS), (_GRANDPARENT, GRANDPARENTS)):
         if mode == "hierarchy" and (one in table[other] or other in table[one]):
             return kind
     joined = {(head, tail) for head, _, tail in ROWS}
     if mode == "any" and {(one, other), (other, one)} & joined:
-        return OTHERWISE
+        return _OTHERWISE
     return 0
 
 
@@ -87,8 +87,8 @@ def test_kin_of_a_group(mode):
 def test_kin_by_any_relation_says_who_is_an_ancestor_where_these_count():
     spec = BatchSpec(mask_related="any", ancestors=2)
     kin = Kin(family(), spec)(np.array([[3, 1, 0, 4, 5, 2]])).reshape(6, 6)
-    assert kin[0].tolist() == [0, PARENT, GRANDPARENT, PARENT, 0, PARENT]
-    assert kin[3, 4] == OTHERWISE and kin[1, 5] == OTHERWISE
+    assert kin[0].tolist() == [0, _PARENT, _GRANDPARENT, _PARENT, 0, _PARENT]
+    assert kin[3, 4] == _OTHERWISE and kin[1, 5] == _OTHERWISE
 
 
 @pytest.mark.parametrize("draw", ["synonyms", "concepts", "relations", "pairs"])
