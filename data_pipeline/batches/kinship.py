@@ -127,8 +127,8 @@ class Kin:
     def __call__(self, concepts: np.ndarray) -> np.ndarray:
         """int32 [G, N * N]: how the concepts of each two terms are related; 0 if they are not.
 
-        _PARENT, whichever of the two is; _GRANDPARENT; _OTHERWISE, by another relation. If several
-        hold, the first of these.
+        1 if one is the parent of the other, 2 if it is the grandparent, 3 if another relation joins
+        them; of several the smallest.
 
         Args:
             concepts: int32 [G, N], of the terms.
