@@ -24,7 +24,16 @@ keeps one in 500 steps, such as for `export --average`.
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
 
-All but coder_v1 have 256 terms a step, all but synonyms, coderpp and sapbert the rate of `small`.
+And, only where --systems names them, synonyms with one change each:
+
+    augmented            a fifth of the names as people write them
+    ancestors            32 names of ancestors among 256, as weaker positives
+    no_hierarchy         parents, grandparents, children and grandchildren are no negatives
+    no_related           concepts that any relation joins are no negatives
+    matryoshka           the loss summed over the first 384, 256, 128 and 64 numbers of a vector
+
+All but coder_v1 have 256 terms a step, all but synonyms (and its changes), coderpp and sapbert the
+rate of `small`.
 Of the papers' ablations those of v1, with semantic types and without relations, are not among them.
 """
 
@@ -75,6 +84,14 @@ _SYSTEMS = {
     "uniform": _UNIFORM,
     "uniform_no_relations": _UNIFORM + _NO_RELATIONS,
 }
+_CHANGES = {
+    "augmented": ["--augment", "0.2"],
+    "ancestors": ["--triplets", "112", "--ancestors", "32"],
+    "no_hierarchy": ["--mask-related", "hierarchy"],
+    "no_related": ["--mask-related", "any"],
+    "matryoshka": ["--matryoshka", "384", "256", "128", "64"],
+}
+_ALL = _SYSTEMS | {name: _SYSTEMS["synonyms"] + change for name, change in _CHANGES.items()}
 _INITIAL = "initial encoder"
 _SETTINGS = "ablation.json"  # in OUT, beside the first results
 _FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
@@ -91,7 +108,11 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     add_arguments(parser, "system")
     parser.add_argument("--init", required=True, help="folder or hub id of the initial encoder")
     parser.add_argument(
-        "--systems", nargs="+", choices=_SYSTEMS, default=list(_SYSTEMS), help="default: all"
+        "--systems",
+        nargs="+",
+        choices=_ALL,
+        default=list(_SYSTEMS),
+        help="default: all but the changes of synonyms",
     )
     parser.add_argument(
         "--steps",
@@ -129,7 +150,7 @@ def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Trai
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
         every = ["--refresh-steps", str(math.ceil(steps / args.refreshes))]
         for system in args.systems:
-            own = [*_SYSTEMS[system], *length, *(every if system == "coderpp" else [])]
+            own = [*_ALL[system], *length, *(every if system == "coderpp" else [])]
             called = f"{system}, {steps} steps" if place else system
             for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
                 words = [*own, "--seed", str(seed), *flags]

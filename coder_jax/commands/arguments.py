@@ -96,6 +96,15 @@ class EncodingOptions:
         str | None,
         Flag("put this before each cleaned term, as E5 wants 'query: ' (default: the model's)"),
     ] = None
+    width: Annotated[
+        int | None,
+        Flag(
+            "keep the first so many numbers of each vector, of a model trained with --matryoshka: "
+            "files and searches are smaller (default: all)",
+            "NUMBERS",
+            least=1,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +137,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
         max_length=options.max_length,
         attend_padding=options.attend_padding or None,
         prompt=options.prompt,
+        width=options.width,
         dtype=arithmetic(options.dtype),
         backend=options.backend,
     )
@@ -372,7 +382,7 @@ def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> Te
         return load_encoder(model, pooling, options)
     settings = {
         **{"pooling": pooling, "cleaning": options.cleaning},
-        **{"max-length": options.max_length, "prompt": options.prompt},
+        **{"max-length": options.max_length, "prompt": options.prompt, "width": options.width},
     }
     given = [name for name, value in settings.items() if value is not None]
     if given and model == TF_IDF:

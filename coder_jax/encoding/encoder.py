@@ -370,7 +370,7 @@ class TermEncoder:
 
     Attributes:
       reader: what reads terms: a BERT with its tokenizer, or an encoder of names.
-      settings: pooling, cleaning, max_length, attend_padding.
+      settings: pooling, cleaning, max_length, attend_padding, width.
       report: what loading found, or None for an encoder made in memory.
       name, folder: the folder or hub id that was asked for, and where it is on this machine; None
         for an encoder made in memory.
@@ -399,6 +399,11 @@ class TermEncoder:
         self.reader: BertReader | NameReader | OnnxReader | LibraryReader = bert
         self.settings, self.report = settings or EncoderSettings(), report
         bert.check(self.settings, report.source if report else "TermEncoder")
+        if not 0 <= self.settings.width <= bert.width:
+            raise BadInput(
+                f"width is {self.settings.width}, but vectors of this encoder have {bert.width} "
+                "numbers; give 1 to so many, or none for all"
+            )
 
     @property
     def bert(self) -> Bert:
@@ -413,7 +418,7 @@ class TermEncoder:
     @property
     def width(self) -> int:
         """The width D of a vector."""
-        return self.reader.width
+        return self.settings.width or self.reader.width
 
     @classmethod
     def from_pretrained(
@@ -425,6 +430,7 @@ class TermEncoder:
         max_length: int | None = None,
         attend_padding: bool | None = None,
         prompt: str | None = None,
+        width: int | None = None,
         dtype: Any = jnp.float32,
         backend: Backend = "jax",
     ) -> TermEncoder:
@@ -442,6 +448,8 @@ class TermEncoder:
           max_length: longest term in tokens, [CLS] and [SEP] included.
           attend_padding: pad every term to max_length and attend to the padding.
           prompt: what to put before each cleaned term, such as 'query: ' (E5).
+          width: keep the first so many numbers of a vector, of an encoder that was trained with
+            --matryoshka.
           dtype: compute dtype, float32 or bfloat16.
           backend: 'jax', or 'onnx' or 'onnx-int8' for what `export --onnx --int8` has written: ONNX
             Runtime is often faster on a CPU. Or 'sentence-transformers', for any encoder that it
@@ -453,7 +461,7 @@ class TermEncoder:
         """
         changes = {
             **{"cleaning": cleaning, "max_length": max_length},
-            **{"attend_padding": attend_padding, "prompt": prompt},
+            **{"attend_padding": attend_padding, "prompt": prompt, "width": width},
         }
         if backend == "sentence-transformers":
             local = Path(path_or_hub_id)
@@ -552,7 +560,7 @@ class TermEncoder:
         """As `encode`, of a list of strings."""
         given = self._cleaned(terms), self.settings
         vectors = self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
-        return _finite(vectors)
+        return self._first_numbers(_finite(vectors), unit)
 
     def token_counts(self, terms: Sequence[str]) -> np.ndarray:
         """int64 [n]: how many tokens of each term are read, special ones included."""
@@ -574,7 +582,15 @@ class TermEncoder:
           bar: a progress bar that counts terms.
         """
         given = map(self._cleaned, chunks), self.settings
-        return map(_finite, self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar))
+        found = self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar)
+        return (self._first_numbers(_finite(vectors), unit) for vectors in found)
+
+    def _first_numbers(self, vectors: np.ndarray, unit: bool) -> np.ndarray:
+        """Vectors of `settings.width`; those of length 1 are so again."""
+        if not self.settings.width:
+            return vectors
+        first = np.ascontiguousarray(vectors[:, : self.settings.width])
+        return unit_rows(first) if unit else first
 
     def _cleaned(self, terms: Sequence[str]) -> list[str]:
         cleaned = clean(pl.Series(list(terms), dtype=pl.String), self.settings.cleaning)
@@ -661,7 +677,7 @@ class TermEncoder:
     def __repr__(self) -> str:
         settings = self.settings
         words = [repr(self.name or "in memory"), f"width={self.width}"]
-        told = asdict(settings) if settings.prompt else {**asdict(settings), "prompt": None}
+        told = {**asdict(settings), "prompt": settings.prompt or None, "width": None}
         words += [f"{name}={value!r}" for name, value in told.items() if value is not None]
         words += [f"languages={self.languages}"] if self.languages else []
         return f"{type(self).__name__}({', '.join(words)})"

@@ -163,7 +163,7 @@ def within_positions(settings: EncoderSettings, folder: Path) -> EncoderSettings
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:
     """The settings in the form that `embed_terms` takes."""
-    apart = ("cleaning", "prompt")  # both come before the tokenizer
+    apart = ("cleaning", "prompt", "width")  # before the tokenizer, and after the pooling
     return {name: value for name, value in asdict(settings).items() if name not in apart}
 
 

@@ -272,6 +272,7 @@ class EncoderProtocol:
     cleaning: str  # rule set of terminology.cleaning.rules, applied to mentions and dictionary
     dtype: str  # of the encoder's arithmetic
     prompt: str | UnsetType = UNSET  # what stands before each cleaned term, if anything
+    width: int | UnsetType = UNSET  # the first so many numbers of a vector, if not all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +321,11 @@ def encoder_protocol(
         tokenizer_hash=encoder.reader.tokenizer_hash,
         lowercases=encoder.reader.lowercases,
         dtype=encoder.reader.dtype,
-        **{**asdict(encoder.settings), "prompt": encoder.settings.prompt or UNSET},
+        **{
+            **asdict(encoder.settings),
+            "prompt": encoder.settings.prompt or UNSET,
+            "width": encoder.settings.width or UNSET,
+        },
     )
 
 
@@ -382,7 +387,7 @@ def _comparable(about: AboutVectors) -> dict[str, Any]:
     """What must be equal for vectors to be of these terms and comparable with a query's."""
     return {
         "encoder": {name: getattr(about.encoder, name) for name in _COMPARABLE}
-        | {"prompt": about.encoder.prompt or ""},
+        | {"prompt": about.encoder.prompt or "", "width": about.encoder.width or 0},
         "terms": {"count": about.terms.count, "hash": about.terms.hash},
         "vectors": {"unit": about.vectors.unit is not False},
     }

@@ -16,6 +16,7 @@ from data_pipeline.files.identity import (
     ENCODER,
     LONGEST,
     RUN,
+    Count,
     Length,
     is_lfs_pointer,
     read_identity,
@@ -251,6 +252,7 @@ class EncoderSettings:
       max_length: longest term in tokens, the marks at both ends included.
       attend_padding: pad to `max_length` and attend to the padding (published CODER only).
       prompt: stands before each cleaned term, such as "query: " (E5).
+      width: so many numbers of a vector are kept, the first ones; 0: all.
     """
 
     pooling: str = "cls"
@@ -258,6 +260,7 @@ class EncoderSettings:
     max_length: int = 32
     attend_padding: bool = False
     prompt: str = ""
+    width: int = 0
 
     def __post_init__(self):
         for name, known in (
@@ -281,6 +284,8 @@ class EncoderSettings:
             words.append("padded to as many, which are attended to")
         if self.prompt:
             words.append(f"behind {self.prompt!r}")
+        if self.width:
+            words.append(f"the first {self.width:,} numbers of a vector")
         return ", ".join(words)
 
     def changed(self, **overrides: Any) -> EncoderSettings:
@@ -298,6 +303,7 @@ class ExportedEncoder:
     max_length: Length
     attend_padding: bool
     prompt: str | UnsetType = UNSET
+    width: Count | UnsetType = UNSET
     recipe: dict[str, Any] | UnsetType = UNSET
     dataset_hash: str | None | UnsetType = UNSET
     languages: list[str] | UnsetType = UNSET
@@ -308,7 +314,12 @@ class ExportedEncoder:
     @property
     def settings(self) -> EncoderSettings:
         return EncoderSettings(
-            self.pooling, self.cleaning, self.max_length, self.attend_padding, self.prompt or ""
+            self.pooling,
+            self.cleaning,
+            self.max_length,
+            self.attend_padding,
+            self.prompt or "",
+            self.width or 0,
         )
 
 
@@ -351,7 +362,8 @@ def read_languages(folder: Path) -> tuple[str, ...]:
 
 def write_settings(folder: Path, settings: EncoderSettings, **extra: Any) -> None:
     """Writes coder_jax.json: the settings, and what else `ExportedEncoder` has."""
-    values = {**asdict(settings), "prompt": settings.prompt or UNSET}
+    told = {"prompt": settings.prompt or UNSET, "width": settings.width or UNSET}
+    values = {**asdict(settings), **told}
     write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**values, **extra))
 
 

@@ -80,8 +80,8 @@ def choose_weight(
         BadInput: if the names are of another dataset than the run was trained on, if no weight
             above 0 is as good as the start, or as `from_start_to_end`.
     """
-    _check_dataset(run, heldout)
     at = from_start_to_end(system, run)
+    _check_dataset(run, heldout)
     sets = _sets(heldout, second)
     counted = {one.name: f"{one.name} ({len(one.rows):,})" for one in sets}
     log(

@@ -20,9 +20,11 @@ from coder_jax.systems.group_losses import (
     RelationTable,
     StartOfGroups,
     check_no_corrupted_tails,
+    check_widths,
     coder_loss,
     mean_over_groups,
     start_of_groups,
+    told_widths,
 )
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
@@ -57,6 +59,9 @@ class CoderSystem(EncoderSystem):
     relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
         default_factory=MultiSimilarity
     )
+    matryoshka: tuple[int, ...] = ()
+    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
+    first numbers alone are vectors, too (encode and evaluate take them by --width)."""
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
@@ -77,15 +82,23 @@ class CoderSystem(EncoderSystem):
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         check_no_corrupted_tails(self.batch)
+        check_widths(self.matryoshka)
 
     def hyperparameters(self) -> dict[str, Any]:
-        return {"mu": self.mu}
+        return {"mu": self.mu} | told_widths(self.matryoshka)
 
     def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
         return start_of_groups(encoder, manifest)
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+        return mean_over_groups(
+            self,
+            self.group_loss,
+            recorded_start,
+            mesh,
+            dropout=dropout,
+            widths=self.matryoshka,
+        )
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

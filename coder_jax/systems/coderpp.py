@@ -43,9 +43,11 @@ from coder_jax.systems.group_losses import (
     RelationTable,
     StartOfGroups,
     check_no_corrupted_tails,
+    check_widths,
     coder_loss,
     mean_over_groups,
     start_of_groups,
+    told_widths,
 )
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, View
@@ -82,6 +84,9 @@ class CoderPlusPlusSystem(EncoderSystem):
     relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
         default_factory=MultiSimilarity
     )
+    matryoshka: tuple[int, ...] = ()
+    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
+    first numbers alone are vectors, too (encode and evaluate take them by --width)."""
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
@@ -107,6 +112,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         check_no_corrupted_tails(self.batch)
+        check_widths(self.matryoshka)
         if self.batch.mined_share:
             check_least(self, 1, "refresh_steps")
         if self.mu and self.batch.mined_triplets == self.batch.triplets:
@@ -116,7 +122,7 @@ class CoderPlusPlusSystem(EncoderSystem):
             )
 
     def hyperparameters(self) -> dict[str, Any]:
-        values: dict[str, Any] = {"mu": self.mu}
+        values: dict[str, Any] = {"mu": self.mu} | told_widths(self.matryoshka)
         if self.batch.mined_share:
             values["neighbours found every"] = f"{self.refresh_steps:,} steps"
         return values
@@ -129,7 +135,14 @@ class CoderPlusPlusSystem(EncoderSystem):
         return start_of_groups(encoder, manifest)
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+        return mean_over_groups(
+            self,
+            self.group_loss,
+            recorded_start,
+            mesh,
+            dropout=dropout,
+            widths=self.matryoshka,
+        )
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

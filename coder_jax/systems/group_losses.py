@@ -8,7 +8,7 @@ it is trained (`RelationTable`, a head), the mean.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ def _multi_similarity_loss(
     beta: float = 50.0,
     base: float = 0.5,
     margin: float = 0.1,
+    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     r"""Multi-similarity loss with its hard-pair mining, over any similarity matrix.
 
@@ -107,6 +108,12 @@ def _multi_similarity_loss(
     An anchor without positives keeps no negatives and the other way round; it counts as 0 in the
     mean.
 
+    Weaker positives, of weight :math:`w_{ij} < 1`, are kept as positives are, and each adds
+    :math:`w_{ij} e^{-\alpha (S_{ij} - \lambda)}` to the first sum. They take no part in the
+    mining of negatives: an ancestor's name lies far away, and so nearly all negatives would be
+    nearer. Thus an anchor that has weaker positives alone is drawn to them, and pushed from
+    nothing.
+
     Requirements: similarities that are comparable within a row; cosine for the default
     hyperparameters.
 
@@ -118,10 +125,12 @@ def _multi_similarity_loss(
         alpha, beta: sharpness for positives and negatives.
         base: lambda, the similarity around which pairs are weighed.
         margin: epsilon of the mining.
+        weaker_AB: float [A, B], the weight of each weaker positive, more than 0; 0 for all other
+            pairs. They are in neither mask.
 
     Returns:
         (loss, pairs): the mean over the anchors that count (0 if there are none), and `positives`
-        and `negatives`, the numbers of mined pairs per anchor that counts.
+        (weaker ones among them) and `negatives`, the numbers of mined pairs per anchor that counts.
 
     References:
         Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning,
@@ -130,11 +139,13 @@ def _multi_similarity_loss(
     if anchor_A is not None:
         positive_AB = positive_AB & anchor_A[:, None]
         negative_AB = negative_AB & anchor_A[:, None]
+        weaker_AB = None if weaker_AB is None else jnp.where(anchor_A[:, None], weaker_AB, 0.0)
     # Rows without positives (negatives) give +inf (-inf) and so mine nothing, as they must.
     hardest_positive_A1 = jnp.where(positive_AB, similarity_AB, jnp.inf).min(axis=1, keepdims=True)
     hardest_negative_A1 = jnp.where(negative_AB, similarity_AB, -jnp.inf).max(axis=1, keepdims=True)
     mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - margin)
-    mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + margin)
+    any_positive_AB = positive_AB if weaker_AB is None else positive_AB | (weaker_AB > 0)
+    mined_positive_AB = any_positive_AB & (similarity_AB < hardest_negative_A1 + margin)
     return weighed_pairs(
         similarity_AB,
         mined_positive_AB,
@@ -143,6 +154,7 @@ def _multi_similarity_loss(
         alpha=alpha,
         beta=beta,
         base=base,
+        weaker_AB=weaker_AB,
     )
 
 
@@ -155,13 +167,18 @@ def weighed_pairs(
     alpha: float,
     beta: float,
     base: float,
+    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The mean of L_i of `_multi_similarity_loss` over pairs mined by any rule.
 
-    Args and what comes back are as there, of the mined pairs.
+    Args and what comes back are as there, of the mined pairs; weaker positives are among the
+    positives.
     """
+    attraction_AB = -alpha * (similarity_AB - base)
+    if weaker_AB is not None:  # w e^x = e^(x + log w)
+        attraction_AB += jnp.log(jnp.where(weaker_AB > 0, weaker_AB, 1.0))
     loss_A = (
-        _log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
+        _log_one_plus_sum_exp(attraction_AB, positive_AB) / alpha
         + _log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
     )
     anchors = similarity_AB.shape[0] if anchor_A is None else anchor_A.sum()
@@ -183,10 +200,13 @@ def weighed_pairs(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """U triplets, each m times: k = U * m pairs, N = 2k terms, or 3k with corrupted tails."""
+    """U triplets, each m times: k = U * m pairs, N = 2k terms; or 3k with corrupted tails, or more
+    with ancestors.
+    """
 
     vectors: jax.Array
-    """float32 [N, D], of the k heads, then of the k tails, then of the k corrupted tails."""
+    """float32 [N, D], of the k heads, then of the k tails, then of the k corrupted tails, or of
+    ancestors of the first heads."""
     concepts: jax.Array
     """int32 [N], the concept of each term."""
     relations: jax.Array
@@ -198,6 +218,15 @@ class Group:
     """int32 [N], the semantic type of each term's concept; negative where it has none."""
     type_logits: jax.Array | None = None
     """float32 [N, S], the score of each semantic type for each term."""
+    kin: jax.Array | None = None
+    """int32 [N, N], how the concepts of two terms are related, 0 if they are not; of `Kin`."""
+    weaker: jax.Array | None = None
+    """float32 [N, N], the weight of each pair of a concept and its ancestor; 0 for others."""
+
+    def first(self, width: int) -> "Group":
+        """The group with the first numbers of its vectors, and of its queries."""
+        queries = None if self.queries is None else self.queries[..., :width]
+        return dataclasses.replace(self, vectors=self.vectors[..., :width], queries=queries)
 
     @property
     def related(self) -> jax.Array:
@@ -214,8 +243,11 @@ class Group:
 
     @property
     def negatives(self) -> jax.Array:
-        """bool [N, N]: pairs of terms of different concepts."""
-        return self.concepts[:, None] != self.concepts[None, :]
+        """bool [N, N]: pairs of terms of different concepts that are not related, as far as it is
+        known.
+        """
+        other_NN = self.concepts[:, None] != self.concepts[None, :]
+        return other_NN if self.kin is None else other_NN & (self.kin == 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +299,7 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
         group.positives,
         group.negatives,
         **dataclasses.asdict(loss),
+        weaker_AB=group.weaker,
     )
     return total, {
         "loss_term": total,
@@ -290,7 +323,8 @@ def coder_loss(
     total, metrics = term_loss(group, term)
     if mu and group.queries is not None:
         pairs = group.queries.shape[0]
-        tails_kD, tail_concepts = group.vectors[pairs:], group.concepts[pairs:]
+        tails = slice(pairs, 2 * pairs)
+        tails_kD, tail_concepts = group.vectors[tails], group.concepts[tails]
         # The paper uses t_j = t_i for 'the triplet (h_i, r_i, t_j) is in the graph'.
         reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
         if score == "bilinear":
@@ -300,7 +334,7 @@ def coder_loss(
         relation_loss, mined = _multi_similarity_loss(
             similarity_kk,
             reached_kk,
-            group.negatives[pairs:, pairs:],
+            ~reached_kk,
             group.related,
             **dataclasses.asdict(relation),
         )
@@ -504,16 +538,41 @@ def mean_over_groups(
     mesh: Mesh,
     *,
     dropout: bool = True,
+    widths: Sequence[int] = (),
 ) -> Loss:
     """The loss of a system whose batches are groups of terms (`Group`), for `System.loss`.
+
+    With widths it is the sum of the losses of the vectors' first numbers, so many each (Kusupati et
+    al., Matryoshka Representation Learning, 2022, equation 1, with weights of 1): cosines are then
+    of these numbers alone, and of a query those as far as they reach.
 
     Args:
         system: the encoder, its heads (`GroupHead`) and the batch.
         group_loss: the loss of one group and its metrics.
         recorded_start, mesh, dropout: of `System.loss`.
+        widths: numbers of a vector; none: the loss of whole vectors.
+
+    Raises:
+        BadInput: if a width is larger than a vector.
     """
     graph, _ = split_encoder(system.structure(recorded_start))
-    losses_of_groups = jax.vmap(jax.vmap(group_loss))
+    width = system.structure(recorded_start).config.hidden_size
+    if max(widths, default=1) > width:
+        raise BadInput(
+            f"--matryoshka has {max(widths)}, but the vectors of this encoder have {width} "
+            "numbers; give widths up to that"
+        )
+
+    def summed(group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        if not widths:
+            return group_loss(group)
+        found = {each: group_loss(group.first(each)) for each in widths}
+        losses = {each: loss for each, (loss, _) in found.items()}
+        _, metrics = found[max(widths)]
+        of_widths = {f"loss_first_{each}": loss for each, loss in losses.items()}
+        return jnp.stack(list(losses.values())).sum(), metrics | of_widths
+
+    losses_of_groups = jax.vmap(jax.vmap(summed))
 
     def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
         seed = system.batch.seed if dropout else None
@@ -524,6 +583,8 @@ def mean_over_groups(
             relations=batch["relations"],
             types=batch.get("types"),
         )
+        if "kin" in batch:
+            group = _with_kin(group, batch["kin"], system.batch)
         for head in system.heads:
             if isinstance(head, GroupHead) and head.name in params:
                 group = head.fill(group, params[head.name], mesh)
@@ -533,10 +594,34 @@ def mean_over_groups(
     return pass_loss
 
 
+def _with_kin(group: Group, kin: jax.Array, batch: BatchSpec) -> Group:
+    """Groups [B, G, ...] that know which concepts are related, and weigh ancestors."""
+    terms = group.concepts.shape[-1]
+    kin_BGNN = kin.reshape(*group.concepts.shape, terms)
+    if not batch.ancestors:
+        return dataclasses.replace(group, kin=kin_BGNN)
+    weights = jnp.array([0.0, batch.ancestor_weight, batch.ancestor_weight**2, 0.0], jnp.float32)
+    return dataclasses.replace(group, kin=kin_BGNN, weaker=weights[kin_BGNN])
+
+
 def start_of_groups(encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
     """The start in run.json, with how many relations and semantic types the dataset has."""
     relations, types = len(manifest.relations), len(manifest.semantic_types)
     return StartOfGroups(encoder=encoder, relations=relations, types=types)
+
+
+def check_widths(widths: Sequence[int]) -> None:
+    """Raise BadInput for --matryoshka with a width that is none, or that comes twice."""
+    if widths and (min(widths) < 1 or len(set(widths)) < len(widths)):
+        raise BadInput(
+            f"--matryoshka is {' '.join(map(str, widths))}; expected different numbers of 1 or "
+            "more, such as 384 256 128 64"
+        )
+
+
+def told_widths(widths: Sequence[int]) -> dict[str, Any]:
+    """What the model card says of --matryoshka."""
+    return {"matryoshka": ", ".join(map(str, widths))} if widths else {}
 
 
 def check_no_corrupted_tails(batch: BatchSpec) -> None:

@@ -17,9 +17,11 @@ from coder_jax.systems.group_losses import (
     GroupRun,
     MultiSimilarity,
     StartOfGroups,
+    check_widths,
     cosine,
     mean_over_groups,
     start_of_groups,
+    told_widths,
     weighed_pairs,
 )
 from coder_jax.training.run_folder import Run
@@ -49,18 +51,39 @@ class SapBertSystem(EncoderSystem):
     )
     """Constants of the loss. Its margin is that of the triplets: in Euclidean distance of vectors
     of length one."""
+    matryoshka: tuple[int, ...] = ()
+    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
+    first numbers alone are vectors, too (encode and evaluate take them by --width)."""
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        check_widths(self.matryoshka)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return told_widths(self.matryoshka)
 
     def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
         return start_of_groups(encoder, manifest)
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+        return mean_over_groups(
+            self,
+            self.group_loss,
+            recorded_start,
+            mesh,
+            dropout=dropout,
+            widths=self.matryoshka,
+        )
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
         similarity_NN = cosine(group.vectors, group.vectors)
         positive_NN, negative_NN = _mined_triplets(
-            similarity_NN, group.positives, group.negatives, margin=self.term.margin
+            similarity_NN,
+            group.positives,
+            group.negatives,
+            margin=self.term.margin,
+            weaker_AB=group.weaker,
         )
         loss, mined = weighed_pairs(
             similarity_NN,
@@ -69,6 +92,7 @@ class SapBertSystem(EncoderSystem):
             alpha=self.term.alpha,
             beta=self.term.beta,
             base=self.term.base,
+            weaker_AB=group.weaker,
         )
         return loss, {
             "loss_term": loss,
@@ -78,7 +102,12 @@ class SapBertSystem(EncoderSystem):
 
 
 def _mined_triplets(
-    similarity_AB: jax.Array, positive_AB: jax.Array, negative_AB: jax.Array, *, margin: float
+    similarity_AB: jax.Array,
+    positive_AB: jax.Array,
+    negative_AB: jax.Array,
+    *,
+    margin: float,
+    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The pairs of all triplets in which the negative is not farther than the positive by a margin.
 
@@ -89,15 +118,18 @@ def _mined_triplets(
         similarity_AB: float [A, B], cosines.
         positive_AB, negative_AB: bool [A, B], as for `_multi_similarity_loss`.
         margin: 0.2 in the paper.
+        weaker_AB: float [A, B], more than 0 for weaker positives: kept as positives are, but
+            negatives are kept for the others' sake alone.
 
     Returns:
-        bool [A, B]: the positives that are kept, and the negatives.
+        bool [A, B]: the positives that are kept, weaker ones among them, and the negatives.
     """
     distance_AB = jnp.sqrt(jnp.maximum(2 - 2 * jax.lax.stop_gradient(similarity_AB), 0.0))
     farthest_positive_A1 = jnp.where(positive_AB, distance_AB, -jnp.inf).max(1, keepdims=True)
     nearest_negative_A1 = jnp.where(negative_AB, distance_AB, jnp.inf).min(1, keepdims=True)
+    any_positive_AB = positive_AB if weaker_AB is None else positive_AB | (weaker_AB > 0)
     return (
-        positive_AB & (nearest_negative_A1 - distance_AB <= margin),
+        any_positive_AB & (nearest_negative_A1 - distance_AB <= margin),
         negative_AB & (distance_AB - farthest_positive_A1 <= margin),
     )
 

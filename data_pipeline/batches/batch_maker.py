@@ -15,6 +15,7 @@ import numpy as np
 
 from data_pipeline.batches.augment import RewrittenNames
 from data_pipeline.batches.draws import Draw, NeighbourDraw, PairDraw, TermDraw
+from data_pipeline.batches.kinship import Kin
 from data_pipeline.batches.packing import (
     AHEAD,
     LONG_RUN,
@@ -78,8 +79,10 @@ class BatchMaker(PackedGroups):
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
         self.token_start, self.tokens = dataset.token_start, dataset.tokens
         self.rewritten: RewrittenNames | None = None
-        if isinstance(spec, BatchSpec) and spec.augment:
-            self.rewritten = RewrittenNames(dataset, spec)
+        self.kin: Kin | None = None
+        if isinstance(spec, BatchSpec):
+            self.rewritten = RewrittenNames(dataset, spec) if spec.augment else None
+            self.kin = Kin(dataset, spec) if spec.kin else None
         self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
     @property
@@ -104,6 +107,11 @@ class BatchMaker(PackedGroups):
         other = copy.copy(self)
         other.draw = self.draw.with_index(index)
         return other
+
+    def _drawn(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
+        """What `Draw` says of the terms of some groups; with `kin`, if the spec asks for it."""
+        drawn = self.draw(step, groups)
+        return drawn if self.kin is None else drawn | {"kin": self.kin(drawn["concepts"])}
 
     def _tokens(self, terms: np.ndarray, step: int, groups: np.ndarray) -> tuple[np.ndarray, ...]:
         """The tokens of the drawn terms of some groups: int64 bounds [G * N + 1], and tokens.
@@ -132,7 +140,8 @@ class BatchMaker(PackedGroups):
             int32: `tokens`, `positions`, `segments` [P, B, R, L], R rows of L tokens (see
                 `packing.pack_rows`; segment s is the term at place s - 1 of the flattened concepts
                 of its block), R as in `self.plan.ample`; and what `Draw` says of the terms,
-                [P, B, groups, ...] each, without the terms.
+                [P, B, groups, ...] each, without the terms; and `kin` (`kinship.Kin`), if the
+                spec asks for it.
 
         Raises:
             BadInput: if a block needs more rows than were planned.
@@ -144,7 +153,7 @@ class BatchMaker(PackedGroups):
         shape = (len(steps), *self.groups.shape)
         first = np.arange(len(steps))[:, None] * self.spec.groups
         groups = (first + self.groups.ravel()).ravel()
-        drawn = self.draw(steps[0], groups)
+        drawn = self._drawn(steps[0], groups)
         bounds, tokens = self._tokens(drawn.pop("terms"), steps[0], groups)
         rows = self.plan.ample
         try:
@@ -165,7 +174,7 @@ class BatchMaker(PackedGroups):
             terms, without the terms.
         """
         groups = np.arange(self.spec.groups)
-        drawn = self.draw(step, groups)
+        drawn = self._drawn(step, groups)
         terms = drawn.pop("terms")
         bounds, tokens = self._tokens(terms, step, groups)
         lengths = np.diff(bounds).reshape(terms.shape).astype(np.int32)

@@ -204,6 +204,10 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("epochs", 0.0),
     ("augment", 0.0),
+    ("ancestors", 0),
+    ("ancestor_weight", 0.5),
+    ("mask_related", "none"),
+    ("matryoshka", []),
     ("first_moment", "float32"),
     ("keep_stop_words", False),
     ("development", []),

@@ -109,9 +109,9 @@ class Rewriter:
                 rows.append(row)
                 found.append(written)
                 kinds.append(kind)
-        written = pl.Series(found, dtype=pl.String)
-        of_words, own = _same_words(written), _same_words(pl.Series(names, dtype=pl.String))
-        taken = np.isin(_exact(written), self.known)
+        forms = pl.Series(found, dtype=pl.String)
+        of_words, own = _same_words(forms), _same_words(pl.Series(names, dtype=pl.String))
+        taken = np.isin(_exact(forms), self.known)
         taken |= np.isin(of_words, self.known_words) & (of_words != own[np.array(rows, np.int64)])
         result, chosen = list(names), [""] * len(names)
         for place in np.flatnonzero(~taken)[::-1]:  # so that the first of a name is written last
@@ -360,7 +360,7 @@ def _abbreviations(
         first, last = (np.searchsorted(concepts, concepts[row], side) for side in ("left", "right"))
         for other in names[int(first) : int(last)]:
             long = _long_form(other, names[int(row)])
-            if long == other:
+            if long is not None and long == other:
                 note(long, names[int(row)])
     return short_of, long_of
 

@@ -161,9 +161,9 @@ def test_neighbours_are_found_so_often_in_trainings_of_any_length(words, asked):
     assert ablation.main([*words, "--refreshes", "0"]) == 2
 
 
-@pytest.mark.parametrize("name", ablation._SYSTEMS)
+@pytest.mark.parametrize("name", ablation._ALL)
 def test_every_system_is_a_valid_run(name):
-    parse(ablation._SYSTEMS[name]).validate()
+    parse(ablation._ALL[name]).validate()
 
 
 def test_a_command_that_fails_ends_all(words, tmp_path, capfd):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 import polars as pl
 import pytest
+from msgspec import UNSET
 from tiny_bert import TERMS, TINY, VOCABULARY, write_model, write_tokenizer
 from tiny_modernbert import write_tokenizer as write_byte_pieces
 
@@ -260,6 +261,26 @@ def test_arguments_of_sentence_transformers(encoder, capsys):
     assert "encoding" in capsys.readouterr().err
     with pytest.raises(BadInput, match="convert_to_numpy is False; .*torch.from_numpy"):
         encoder.encode(TERMS[:3], convert_to_numpy=False)
+
+
+def test_the_first_numbers_of_vectors(encoder, tiny_folder, tmp_path):
+    terms = ["heart attack", "pain in limb", "renal failure"]
+    short = TermEncoder.from_pretrained(tiny_folder, width=5)
+    whole = encoder.encode(terms, unit=False)
+    first = whole[:, :5]
+    wanted = first / np.linalg.norm(first, axis=1, keepdims=True)
+    assert short.width == 5 and "width=5" in repr(short)
+    np.testing.assert_allclose(short.encode(terms), wanted, rtol=1e-6)
+    np.testing.assert_array_equal(short.encode(terms, unit=False), first)
+    (chunk,) = short.encode_chunks([terms])
+    np.testing.assert_allclose(chunk, wanted, rtol=1e-6)
+    protocols = [encoder_protocol(one, "x") for one in (short, encoder)]
+    assert (protocols[0].width, protocols[1].width) == (5, UNSET)
+    folder = shutil.copytree(tiny_folder, tmp_path / "export")
+    write_settings(folder, short.settings)
+    assert TermEncoder.from_pretrained(folder).width == 5
+    with pytest.raises(BadInput, match="width is 33, but vectors of this encoder have 32 numbers"):
+        TermEncoder.from_pretrained(tiny_folder, width=33)
 
 
 def test_similarity_is_the_cosine(encoder):

@@ -10,11 +10,13 @@ from short_run import config, one_device
 from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
+from coder_jax.commands import train as train_command
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems import best_weight
 from coder_jax.systems.best_weight import choose_weight
-from coder_jax.systems.encoder_system import interpolated
+from coder_jax.systems.encoder_system import has_start_to_keep, interpolated
+from coder_jax.systems.recipes import RECIPES
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.train import train
 from data_pipeline.process import BadInput
@@ -202,3 +204,30 @@ def test_flags_that_lack_another(words, message, trained, tmp_path, capsys):
     assert main(["export", "--checkpoint", str(trained), "--out", str(tmp_path / "x"), *words]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "mixable"),
+    [("small_synonyms", True), ("small_v1", True), ("mlnorm_classes", False), ("bne_small", False)],
+)
+def test_train_says_how_to_export(recipe, mixable, trained, tmp_path, monkeypatch, capsys):
+    """With the weight chosen, where the run can be mixed and names were held out."""
+    made = RECIPES[recipe]()
+    assert has_start_to_keep(made.system) == mixable
+    source, result = SimpleNamespace(folder=tmp_path), SimpleNamespace(steps=6, out="runs/x")
+    monkeypatch.setattr(train_command, "open_source", lambda _: source)
+    monkeypatch.setattr("coder_jax.training.train.train", lambda *_: result)
+    advice = "export --checkpoint runs/x --out FOLDER"
+
+    def said(made):
+        train_command.run(made)
+        return capsys.readouterr().out
+
+    assert said(made).endswith(f"{advice}\n"), "no names were held out"
+    write_heldout(tmp_path / "heldout")
+    auto = f" --interpolate auto --heldout {tmp_path / 'heldout'}"
+    assert said(made).endswith(advice + (auto if mixable else "") + "\n")
+    if mixable:
+        begun = dataclasses.replace(made.system.model, init=str(trained))
+        other = dataclasses.replace(made, system=dataclasses.replace(made.system, model=begun))
+        assert said(other).endswith(f"{advice}\n"), "the start was another run"

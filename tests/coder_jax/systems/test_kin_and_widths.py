@@ -1,0 +1,231 @@
+"""Ancestors as weaker positives, related concepts that are no negatives, and first numbers of
+vectors: the losses of CODER and SapBERT against loops in NumPy."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from short_run import config
+from tiny_bert import TINY
+
+from coder_jax.devices.mesh import make_mesh
+from coder_jax.systems.coder import CoderSystem
+from coder_jax.systems.coderpp import CoderPlusPlusSystem
+from coder_jax.systems.encoder_system import term_vectors
+from coder_jax.systems.group_losses import Group, MultiSimilarity
+from coder_jax.systems.sapbert import SapBertSystem
+from coder_jax.training.system import StepKey
+from data_pipeline.batches.batch_maker import BatchMaker
+from data_pipeline.batches.spec import BatchSpec
+from data_pipeline.process import BadInput
+
+TERM = MultiSimilarity(alpha=2.0, beta=10.0, base=0.4, margin=0.3)
+CODER = CoderSystem(mu=0.0, term=TERM)
+SAPBERT = SapBertSystem(term=dataclasses.replace(TERM, margin=0.5))
+
+
+def cosines(vectors):
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def coder_keeps(pos, weak, neg, i, s, margin):
+    """The mined pairs of an anchor by the rule of the multi-similarity loss."""
+    kept = [j for j in pos + weak if neg and s[i, j] < max(s[i, n] for n in neg) + margin]
+    hard = [n for n in neg if pos and s[i, n] > min(s[i, j] for j in pos) - margin]
+    return kept, hard
+
+
+def sapbert_keeps(pos, weak, neg, i, s, margin):
+    """Those of the triplets in which the negative is not farther by a margin."""
+
+    def distance(j):
+        return math.sqrt(max(2 - 2 * s[i, j], 0))
+
+    kept = [j for j in pos + weak if any(distance(n) - distance(j) <= margin for n in neg)]
+    hard = [n for n in neg if any(distance(n) - distance(j) <= margin for j in pos)]
+    return kept, hard
+
+
+def by_hand(vectors, concepts, kin, weights, term, keeps):
+    """L = mean of log(1 + sum w e^(-a (S - l))) / a + log(1 + sum e^(b (S - l))) / b."""
+    s, total, n = cosines(vectors.astype(np.float64)), 0.0, len(concepts)
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        pos = [j for j in others if concepts[j] == concepts[i]]
+        weak = [j for j in others if weights.get(int(kin[i, j]))]
+        neg = [j for j in others if concepts[j] != concepts[i] and kin[i, j] == 0]
+        kept, hard = keeps(pos, weak, neg, i, s, term.margin)
+        near = sum(
+            weights.get(int(kin[i, j]), 1.0) * math.exp(-term.alpha * (s[i, j] - term.base))
+            for j in kept
+        )
+        far = sum(math.exp(term.beta * (s[i, j] - term.base)) for j in hard)
+        total += math.log1p(near) / term.alpha + math.log1p(far) / term.beta
+    return total / n
+
+
+def example(seed=0):
+    """12 names of 5 concepts: 1 is the parent of 0, 2 its grandparent, 3 is related to 4."""
+    rng = np.random.default_rng(seed)
+    concepts = np.array([0, 1, 2, 3, 4, 0, 1, 0, 3, 4, 4, 2])
+    of_pairs = {(0, 1): 1, (0, 2): 2, (1, 2): 1, (3, 4): 3}
+    of_pairs |= {(b, a): kind for (a, b), kind in of_pairs.items()}
+    kin = np.array([[of_pairs.get((a, b), 0) for b in concepts] for a in concepts], np.int32)
+    centres = rng.normal(size=(5, 8))
+    return (centres[concepts] + 0.8 * rng.normal(size=(12, 8))).astype(np.float32), concepts, kin
+
+
+def loss_of(system, vectors, concepts, kin, weaker=None):
+    group = Group(
+        vectors=jnp.asarray(vectors),
+        concepts=jnp.asarray(concepts),
+        relations=-jnp.ones(1, int),
+        kin=jnp.asarray(kin),
+        weaker=None if weaker is None else jnp.asarray(weaker, jnp.float32),
+    )
+    return system.group_loss(group)[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("system", "keeps"), [(CODER, coder_keeps), (SAPBERT, sapbert_keeps)], ids=["coder", "sapbert"]
+)
+def test_losses_with_kin_are_those_of_the_formula(system, keeps, seed):
+    vectors, concepts, kin = example(seed)
+    plain = by_hand(vectors, concepts, 0 * kin, {}, system.term, keeps)
+    assert float(loss_of(system, vectors, concepts, 0 * kin)) == pytest.approx(plain, rel=1e-5)
+    masked = by_hand(vectors, concepts, kin, {}, system.term, keeps)
+    assert float(loss_of(system, vectors, concepts, kin)) == pytest.approx(masked, rel=1e-5)
+    weighed = by_hand(vectors, concepts, kin, {1: 0.6, 2: 0.36}, system.term, keeps)
+    weaker = np.array([0.0, 0.6, 0.36, 0.0])[kin]
+    found = loss_of(system, vectors, concepts, kin, weaker)
+    assert float(found) == pytest.approx(weighed, rel=1e-5)
+    assert len({round(value, 6) for value in (plain, masked, weighed)}) == 3
+
+
+@pytest.mark.parametrize("system", [CODER, SAPBERT], ids=["coder", "sapbert"])
+def test_an_ancestor_is_drawn_nearer_and_pushed_from_nothing(system):
+    """Of a group in which the ancestor's name is alone: it has no negatives of its own."""
+    vectors = np.array([[1, 0.0, 0], [0.8, 0.6, 0], [0.0, 0.2, 1], [0.1, 0.9, 0.3]], np.float32)
+    concepts = np.array([0, 0, 1, 2])
+    kin = np.zeros((4, 4), np.int32)
+    kin[0, 2] = kin[1, 2] = kin[2, 0] = kin[2, 1] = 1
+    weaker = 0.5 * (kin == 1)
+    slope = np.asarray(
+        jax.grad(lambda v: loss_of(system, v, concepts, kin, weaker))(jnp.asarray(vectors))
+    )
+    assert np.isfinite(slope).all()
+    moved = vectors - 0.05 * slope
+    assert cosines(moved)[0, 2] > cosines(vectors)[0, 2]
+    alone = loss_of(system, vectors, np.arange(4), kin, weaker)
+    assert np.isfinite(alone), "no anchor has a positive"
+
+
+@pytest.fixture(scope="module")
+def batches(source):
+    """Batches over a hierarchy, with ancestors."""
+    dataset = source.dataset
+    labels = ["PAR|inverse_isa", *dataset.manifest.relations[1:]]
+    manifest = dataclasses.replace(dataset.manifest, relations=labels)
+    dataset = dataclasses.replace(dataset, manifest=manifest)
+    spec = BatchSpec(
+        draw="synonyms",
+        groups=2,
+        triplets=4,
+        repeats=2,
+        row_length=64,
+        ancestors=4,
+        ancestor_weight=0.7,
+    )
+    return BatchMaker(dataset, spec)
+
+
+def value(system, source, step=0):
+    """The loss of a step, its metrics and its vectors [B, G, N, D]."""
+    start, params = system.load_initial(source)
+    mesh = make_mesh(1, jax.devices()[:1])
+    batch = {name: jnp.asarray(array[0]) for name, array in source.batch(step).items()}
+    where = StepKey(step=jnp.int32(step), number=jnp.int32(0))
+    loss = system.loss(start, mesh, dropout=False)
+    total, (_, metrics) = loss(params, {}, batch, where)
+    from coder_jax.models.bert import merge_encoder, split_encoder
+
+    bert = merge_encoder(split_encoder(system.structure(start))[0], params["encoder"])
+    vectors = term_vectors(bert, batch, where, mesh, system.model.pooling, None)
+    return float(total), metrics, np.asarray(vectors[0]), np.asarray(batch["concepts"][0])
+
+
+def test_a_step_weighs_parents_and_grandparents(model, batches):
+    system = dataclasses.replace(
+        config(model, "x").system, batch=batches.spec, term=TERM, mu=0.0
+    ).resolved()
+    kinds = {step: batches.unpacked(step)["kin"].reshape(2, 20, 20) for step in range(50)}
+    step = next(step for step, kin in kinds.items() if {1, 2} <= set(kin.ravel().tolist()))
+    kin = kinds[step]
+    total, _, vectors, concepts = value(system, batches, step)
+    want = [
+        by_hand(vectors[g], concepts[g], kin[g], {1: 0.7, 2: 0.49}, TERM, coder_keeps)
+        for g in range(2)
+    ]
+    assert total == pytest.approx(np.mean(want), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem])
+def test_widths_are_a_sum_over_first_numbers(kind, model, source):
+    plain = kind(model=config(model, "x").system.model, batch=source.spec, term=TERM)
+    if kind is CoderSystem:
+        plain = dataclasses.replace(plain, mu=0.0)
+    keeps = coder_keeps if kind is CoderSystem else sapbert_keeps
+    system = dataclasses.replace(plain, matryoshka=(32, 8, 3)).resolved()
+    total, metrics, vectors, concepts = value(system, source)
+    no_kin = np.zeros((16, 16), np.int32)
+    want = {
+        width: np.mean(
+            [by_hand(vectors[g, :, :width], concepts[g], no_kin, {}, TERM, keeps) for g in (0, 1)]
+        )
+        for width in (32, 8, 3)
+    }
+    assert total == pytest.approx(sum(want.values()), rel=1e-4)
+    for width, loss in want.items():
+        assert float(metrics[f"loss_first_{width}"]) == pytest.approx(loss, rel=1e-4)
+    assert float(metrics["loss_term"]) == pytest.approx(want[32], rel=1e-4)
+    alone, *_ = value(plain.resolved(), source)
+    assert alone == pytest.approx(want[32], rel=1e-4)
+    assert system.hyperparameters()["matryoshka"] == "32, 8, 3"
+
+
+def test_widths_with_relations(model, source):
+    """The queries of relations are cut as the vectors are."""
+    system = dataclasses.replace(config(model, "x").system, mu=0.5, relation_noise=0.0).resolved()
+    start, params = system.load_initial(source)
+    shapes, _ = system.shapes(start)
+    params |= system.init_params(shapes, {})[0]
+    mesh = make_mesh(1, jax.devices()[:1])
+    batch = {name: jnp.asarray(array[0]) for name, array in source.batch(0).items()}
+    where = StepKey(step=jnp.int32(0), number=jnp.int32(0))
+
+    def found(widths):
+        own = dataclasses.replace(system, matryoshka=widths)
+        return float(own.loss(start, mesh, dropout=False)(params, {}, batch, where)[0])
+
+    assert found((32, 8)) == pytest.approx(found((32,)) + found((8,)), rel=1e-5)
+    assert found((32,)) == pytest.approx(found(()), rel=1e-6)
+
+
+@pytest.mark.parametrize("widths", [(8, 8), (0,), (16, -1)])
+@pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem, CoderPlusPlusSystem])
+def test_widths_that_are_none(kind, widths, source):
+    system = kind(matryoshka=widths)
+    with pytest.raises(BadInput, match="--matryoshka is .*; expected different numbers of 1 or"):
+        system.validate(config("x", "y").optimizer)
+
+
+def test_a_width_beyond_the_vectors(model, source):
+    system = dataclasses.replace(config(model, "x").system, matryoshka=(TINY.hidden_size + 1,))
+    start, _ = system.resolved().load_initial(source)
+    with pytest.raises(BadInput, match="--matryoshka has 33, but the vectors .* have 32 numbers"):
+        system.resolved().loss(start, make_mesh(1, jax.devices()[:1]))
