@@ -216,7 +216,7 @@ def test_options_have_the_defaults_of_their_flags(capsys):
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
         "mentions of several concepts": ["--split"],
-        "names": ["--exact-match", "--wmd"],
+        "names": ["--exact-match", "--training-names", "--wmd"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }.items():
