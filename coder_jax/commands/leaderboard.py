@@ -6,10 +6,12 @@ the field and the sets that its papers report, with where each is had. What is n
 is told and left out. An encoder of the Hugging Face Hub is fetched, unless HF_HUB_OFFLINE=1 is set.
 
 A [[model]] has a name and a model (a folder, a hub id, or a file of vectors with vectors_of); and
-where it needs them pooling, prompt, cleaning, max_length, attend_padding, backend, licence. A
-[[set]] has a name and a path (anything that `evaluate --benchmark` takes); and dictionary,
-dictionary_languages, dictionary_sources, retired_cuis, options (of `evaluate`, such as
-given_groups), score (the one to show), language, counts (the published ones, which are checked).
+where it needs them pooling, prompt, cleaning, max_length, attend_padding, backend, licence. With
+backend = "strings" no encoder is needed: the model is "exact match", "edit distance", "tf-idf" or
+"bm25", which compare terms as they are written. A [[set]] has a name and a path (anything that
+`evaluate --benchmark` takes); and dictionary, dictionary_languages, dictionary_sources,
+retired_cuis, options (of `evaluate`, such as given_groups; files in them are below --data), score
+(the one to show), language, counts (the published ones, which are checked).
 
 DIR gets board.html (a page that sorts, with a picture of size, speed and score), board.csv,
 board.json, board.tex (booktabs) and board.md; each score has its 95 % interval, and with

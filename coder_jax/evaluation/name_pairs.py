@@ -520,8 +520,9 @@ class NameStrings(ComparedStrings):
                 numbers = list(dict.fromkeys(names.numbers(pairs[place][1])))
                 found[:, place] = _place_of_gold(row, numbers)
         place_of = {pair: place for place, pair in enumerate(pairs)}
-        of_each = found[:, [place_of[pair] for pair in zip(mentions, gold, strict=True)]]
-        return GoldCounts(*of_each[:3], of_each[3].astype(bool))
+        rows = [place_of[pair] for pair in zip(mentions, gold, strict=True)]
+        ahead, tied, gold_tied, reachable = found[:, rows]
+        return GoldCounts(ahead, tied, gold_tied, reachable.astype(bool))
 
     def of_pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
         if self.kind == "bm25":

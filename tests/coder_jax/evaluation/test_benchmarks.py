@@ -201,7 +201,7 @@ def test_options_have_the_defaults_of_their_flags(capsys):
         **{"seed": 0, "k": (), "types": (), "neighbours": None, "epochs": 50},
         **{"only_these_types": False, "sample": None, "features": "frozen", "predictions": None},
         **{"threshold": (), "semantic_groups": (), "count_as": "mlnorm", "given_groups": False},
-        **{"split": "test", "exact_match": (), "wmd": False},
+        **{"split": "test", "exact_match": (), "training_names": (), "wmd": False},
         **{"cometa": "specific"},
     }
     assert options_with(k=(2,)).k == (2,)
@@ -216,7 +216,7 @@ def test_options_have_the_defaults_of_their_flags(capsys):
             *("--threshold", "--semantic-groups", "--count-as", "--given-groups"),
         ],
         "mentions of several concepts": ["--split"],
-        "names": ["--exact-match", "--wmd"],
+        "names": ["--exact-match", "--training-names", "--wmd"],
         "concepts": ["--types", "--neighbours", "--only-these-types", "--sample"],
         "relations": ["--features", "--epochs"],
     }.items():

@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder, nearest_concepts
-from coder_jax.mapping.candidates import _TRIGRAMS, SAME, Candidates
+from coder_jax.mapping.candidates import SAME, TRIGRAMS, Candidates
 from coder_jax.mapping.coded_list import KINDS
 from coder_jax.mapping.confidence import misspelt
 from data_pipeline.process import BadInput
@@ -120,9 +120,7 @@ def test_the_first_of_each_weight_is_the_first_ranked(encoder, encoded):
 
 
 def test_the_most_alike_terms():
-    rows = CharacterTfIdf(TERMS, **_TRIGRAMS).most_alike(
-        ["HEPATITE", "", "blood pressure, high"], 2
-    )
+    rows = CharacterTfIdf(TERMS, **TRIGRAMS).most_alike(["HEPATITE", "", "blood pressure, high"], 2)
     assert [some[:1].tolist() for some in rows] == [[6], [], [3]]
     assert rows[0].tolist() == [6, 7]
 
