@@ -249,6 +249,13 @@ class DictionaryOptions:
             "concepts that map to it ('Maps to')"
         ),
     ] = False
+    strict: Annotated[
+        bool,
+        Flag(
+            "refuse an OBO ontology with lines that are not valid; without this they are left out, "
+            "counted and named"
+        ),
+    ] = False
 
     term_column: Annotated[
         str | None,
@@ -270,6 +277,7 @@ class DictionaryOptions:
             types=list(self.semantic_types) or None,
             keep_suppressed=self.dictionary_keep_suppressed,
             standard=self.dictionary_standard,
+            strict=self.strict,
             columns={
                 role: name
                 for role, name in (("term", self.term_column), ("concept", self.concept_column))
@@ -285,6 +293,7 @@ class DictionaryOptions:
             ("--semantic-types", self.semantic_types),
             ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
             ("--dictionary-standard", self.dictionary_standard),
+            ("--strict", self.strict),
             ("--term-column", self.term_column),
             ("--concept-column", self.concept_column),
         ):
@@ -301,6 +310,7 @@ class DictionaryChoices(TypedDict):
     types: list[str] | None
     keep_suppressed: bool
     standard: bool
+    strict: bool
     columns: dict[str, str]
 
 

@@ -217,7 +217,12 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
     started = time.monotonic()
     tell(f"reading {options.source}")
     source = read_source(
-        options.source, scratch, options.synonym_scopes, options.release, standard=options.standard
+        options.source,
+        scratch,
+        options.synonym_scopes,
+        options.release,
+        standard=options.standard,
+        strict=options.strict,
     )
     tell(f"filtering and cleaning the terms of {source.name} {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None

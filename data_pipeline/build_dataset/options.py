@@ -74,6 +74,13 @@ class BuildOptions:
             "concepts that map to it ('Maps to')"
         ),
     ] = False
+    strict: Annotated[
+        bool,
+        Flag(
+            "refuse an OBO ontology with lines that are not valid; without this they are left out, "
+            "counted and named"
+        ),
+    ] = False
     cleaning: Annotated[
         str,
         Flag(
@@ -208,7 +215,8 @@ class BuildOptions:
         Files count by name, size and time of change, so that large ones need not be read.
         """
         options = self.as_json()
-        for name in ("out", "overwrite", "tokenizer"):
+        without_effect = () if self.strict else ("strict",)  # older builds go on
+        for name in ("out", "overwrite", "tokenizer", *without_effect):
             del options[name]
         inputs = source_paths(self.source)
         lists = (self.concepts_of, self.exclude_terms, self.hold_out_phrases)

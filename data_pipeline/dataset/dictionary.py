@@ -76,6 +76,7 @@ class _Choice:
     types: tuple[str, ...] = ()
     keep_suppressed: bool = False
     standard: bool = False
+    strict: bool = False  # changes no term, so that `record` does not have it
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -453,7 +454,8 @@ def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
 def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
-        source, types = read_source(path, Path(scratch), standard=choice.standard), None
+        choices = {"standard": choice.standard, "strict": choice.strict}
+        source, types = read_source(path, Path(scratch), **choices), None
         if is_rrf_terms(path):
             types = read_types(path, Path(scratch))
         kept = term_drop_reason(Filters(keep_suppressed=choice.keep_suppressed)).is_null()
@@ -872,6 +874,7 @@ def read_dictionary(
     *,
     keep_suppressed: bool = False,
     standard: bool = False,
+    strict: bool = False,
     raw: bool = False,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
@@ -896,6 +899,7 @@ def read_dictionary(
       keep_suppressed: of a release, keep terms that are obsolete or suppressed, too. A dataset has
         them or not, as it was built.
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
+      strict: refuse an OBO ontology with lines that are not valid.
       raw: of a dataset, the strings as its source writes them, in place of the terms that they
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
       columns: of a table, the names of its columns "term" and "concept"; one that is not given is
@@ -919,8 +923,11 @@ def read_dictionary(
         tuple(types or ()),
         keep_suppressed,
         standard,
+        strict,
     )
     from_source = is_release(path)
+    if strict and not from_source:
+        raise BadInput(f"{path}: found --strict; expected an ontology (.obo): leave it out")
     if standard and not from_source:
         raise BadInput(
             f"{path}: found --dictionary-standard; expected OMOP's vocabularies (folder, .zip or "

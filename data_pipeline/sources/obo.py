@@ -24,7 +24,11 @@ _DISCARDED = re.compile("obsolete|deprecated|withdrawn", re.IGNORECASE)  # types
 
 
 def read_obo(
-    path: Path, synonym_scopes: Iterable[str] = ("EXACT",), release: str | None = None
+    path: Path,
+    synonym_scopes: Iterable[str] = ("EXACT",),
+    release: str | None = None,
+    *,
+    strict: bool = False,
 ) -> Source:
     """The ontology at `path` as a `Source`; obsolete classes are left out.
 
@@ -38,7 +42,8 @@ def read_obo(
     (o, RO|part_of, s) and (s, RO|<inverse>, o), where the inverse is the Typedef's inverse_of, or
     "inverse_part_of" if none is declared.
 
-    Lines of comments (!) are skipped; others that are not valid are left out and counted.
+    Lines of comments (!) are skipped; others that are not valid are left out and counted, unless
+    `strict` refuses them.
 
     Raises BadInput for a missing file, a frame that cannot be read (with line), or a file without
     classes.
@@ -50,7 +55,7 @@ def read_obo(
         raise BadInput(
             f"synonym scope {unknown[0]!r}; expected some of {', '.join(SYNONYM_SCOPES)}"
         )
-    header, frames = _parse(path)
+    header, frames = _parse(path, strict)
     tables = _Tables(header, scopes)
     for frame in frames:
         tables.add(frame)
@@ -80,40 +85,52 @@ _TO_ESCAPE = re.compile(r'(?<!\\)([{}"])')
 _SHOWN = 3  # bad lines that are named
 
 
-def _parse(path: Path) -> tuple[fastobo.header.HeaderFrame, list]:
-    """The header and all frames; lines that are not valid OBO are left out and counted."""
+def _parse(path: Path, strict: bool = False) -> tuple[fastobo.header.HeaderFrame, list]:
+    """The header and all frames; lines that are not valid OBO are left out and counted, or
+    refused.
+    """
     data = _COMMENT.sub(b"", _read_utf8(path)) + b"\n"  # the last line may have no end
     try:
         reader = fastobo.iter(io.BytesIO(data))
         return reader.header(), list(reader)
     except SyntaxError:
-        return _parse_by_frames(path, data.decode())
+        return _parse_by_frames(path, data.decode(), strict)
 
 
-def _parse_by_frames(path: Path, text: str) -> tuple[fastobo.header.HeaderFrame, list]:
+def _parse_by_frames(
+    path: Path, text: str, strict: bool
+) -> tuple[fastobo.header.HeaderFrame, list]:
     """As `_parse`, frame by frame.
 
-    A name, synonym or definition that is not valid is read as it stands where that can be told;
-    each other line that is not is left out.
+    A name or synonym that is not valid is read as it stands where that can be told; each other line
+    that is not is left out.
     """
     bad: list[str] = []
+    mended: list[str] = []
     header, frames, number = fastobo.header.HeaderFrame(), [], 1
     for stanza in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
-        found = _mended(path, stanza.split("\n"), number, bad)
+        found = _mended(path, stanza.split("\n"), number, bad, bad if strict else mended)
         header = header if stanza.startswith("[") else found.header
         frames += list(found)
         number += stanza.count("\n")
     if bad:
         more = f", and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-        tell(
-            f"warning: {path}: left out {len(bad):,} lines that are not valid OBO: "
-            f"{'; '.join(bad[:_SHOWN])}{more}"
-        )
+        said = f"{len(bad):,} lines that are not valid OBO: {'; '.join(bad[:_SHOWN])}{more}"
+        if strict:
+            raise BadInput(
+                f"{path}: found {said}; expected none (--strict): mend them, or leave --strict out "
+                "to read the others"
+            )
+        tell(f"warning: {path}: left out {said} (--strict refuses them)")
     return header, frames
 
 
-def _mended(path: Path, lines: list[str], first: int, bad: list[str]) -> fastobo.doc.OboDoc:
-    """One frame, or the header, without the lines that are not valid; these are added to `bad`."""
+def _mended(
+    path: Path, lines: list[str], first: int, bad: list[str], mended: list[str]
+) -> fastobo.doc.OboDoc:
+    """One frame, or the header, without the lines that are not valid; these are added to `bad`, and
+    those that are read as they stand to `mended`.
+    """
     given = list(lines)
     while True:
         try:
@@ -126,12 +143,15 @@ def _mended(path: Path, lines: list[str], first: int, bad: list[str]) -> fastobo
                     f"{path}, line {first + place}: not valid OBO: {error.msg}; the line reads "
                     f"{line.strip()[:80]!r}. Mend the line, or fetch the file again."
                 ) from error
-            as_it_stands = _escaped(line)
+            as_it_stands, named = _escaped(line), f"line {first + place}, {line.strip()[:80]!r}"
             if lines[place] == line != as_it_stands:
                 lines[place] = as_it_stands
+                mended.append(named)
             else:
+                if lines[place] != line:  # it was not to be mended
+                    mended.pop()
                 lines[place] = ""
-                bad.append(f"line {first + place}, {line.strip()[:80]!r}")
+                bad.append(named)
 
 
 def _escaped(line: str) -> str:

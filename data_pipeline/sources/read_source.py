@@ -121,6 +121,7 @@ def read_source(
     release: str | None = None,
     *,
     standard: bool = False,
+    strict: bool = False,
 ) -> Source:
     """The source at `path`; what is packed is unpacked into `scratch`, which need not exist.
 
@@ -130,12 +131,13 @@ def read_source(
       synonym_scopes: synonyms of an OBO ontology; with RELATED, LOINC's related names.
       release: name of the release; None: from the files.
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
+      strict: refuse an OBO ontology with lines that are not valid; else they are left out.
 
     Raises:
       BadInput: for missing or malformed files, and for identifiers with control characters.
     """
     scopes = tuple(scope.upper() for scope in synonym_scopes)
-    return checked(_read(path, scratch, scopes, release, standard), path)
+    return checked(_read(path, scratch, scopes, release, standard, strict), path)
 
 
 def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
@@ -163,9 +165,16 @@ def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.D
 
 
 def _read(
-    path: Path, scratch: Path, scopes: tuple[str, ...], release: str | None, standard: bool
+    path: Path,
+    scratch: Path,
+    scopes: tuple[str, ...],
+    release: str | None,
+    standard: bool,
+    strict: bool,
 ) -> Source:
     kind = _kind_of(path)
+    if strict and kind != _Kind.OBO:
+        raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
     if kind == _Kind.OMOP:
         return omop.read_omop(path, scratch, release, standard=standard)
     if standard:
@@ -174,7 +183,7 @@ def _read(
             "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
         )
     if kind == _Kind.OBO:
-        return read_obo(path, scopes, release)
+        return read_obo(path, scopes, release, strict=strict)
     if kind == _Kind.TERMS:
         return read_term_source(path, release)
     if kind == _Kind.SNOMED:

@@ -64,9 +64,10 @@ def test_what_of_a_dictionary_is_taken():
         return parsed(Options, words)[0].choices()
 
     everything = {"languages": None, "sources": None, "types": None}
-    everything |= {"keep_suppressed": False, "standard": False, "columns": {}}
+    everything |= {"keep_suppressed": False, "standard": False, "strict": False, "columns": {}}
     assert chosen() == everything
     assert chosen("--dictionary-standard") == everything | {"standard": True}
+    assert chosen("--strict") == everything | {"strict": True}
     assert chosen("--concept-column", "Kode")["columns"] == {"concept": "Kode"}
     assert chosen("--dictionary-keep-suppressed") == everything | {"keep_suppressed": True}
     for words in (["ENG", "FRE"], ["ENG,FRE"], ["ENG, FRE"], ["ENG", languages, "FRE"]):

@@ -154,6 +154,22 @@ def test_names_that_are_not_valid_are_read_as_they_stand(hands, capsys, line, te
     assert "left out" not in capsys.readouterr().err
 
 
+def test_strict_refuses_what_is_not_valid(hands):
+    assert read_obo(hands, strict=True).release == "2024-01-01"
+    lines = HANDS.splitlines()
+    bad = ["! a comment", 'comment: "a {b"', "xref: a b c", 'synonym: "2,2"-acid" EXACT []', "what"]
+    hands.write_text("\n".join([*lines[:8], *bad, *lines[8:]]))
+    with pytest.raises(BadInput) as error:
+        read_obo(hands, strict=True)
+    said = (
+        "hands.obo: found 4 lines that are not valid OBO: line 10, 'comment: \"a {b\"'; "
+        "line 11, 'xref: a b c'; line 12, 'synonym: \"2,2\"-acid\" EXACT []', and 1 more; "
+        "expected none (--strict): mend them, or leave --strict out to read the others"
+    )
+    assert str(error.value).endswith(said)
+    assert read_obo(hands).atoms.collect()["term"].to_list()[:2] == ["hand", '2,2"-acid']
+
+
 def test_synonyms_that_the_ontology_discarded_are_no_names(hands):
     typed = '"manus" EXACT {} []'
     for kind, terms in (

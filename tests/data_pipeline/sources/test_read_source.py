@@ -1,10 +1,16 @@
 """Which reader a path goes to, and which files it is read from."""
 
+from dataclasses import replace
+
 import pytest
+from tiny_build import write_tokenizer
 from tiny_ontology import write_ontology
 from tiny_rf2 import loinc_files, rf2_files, write_files
 from tiny_rrf import tiny_files, write_release
 
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
+from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
 from data_pipeline.sources.read_source import _Kind, _kind_of, read_source, source_paths
 
@@ -88,3 +94,19 @@ def test_odd_characters_in_other_formats(tmp_path, write):
             read_source(path, tmp_path / "scratch")
     source = read_source(write("n.obo", obo.replace("pain", "pa\x01in")), tmp_path / "scratch")
     assert source.atoms.collect()["term"].to_list() == ["pa in"]
+
+
+def test_strict_is_for_ontologies(tmp_path, write):
+    tokenizer = write_tokenizer(tmp_path)
+    options = BuildOptions(source=tmp_path, out=tmp_path / "o", tokenizer=tokenizer, strict=True)
+    bad = write("a.obo", "ontology: x\n\n[Term]\nid: T:1\nname: pain\nwhat\n")
+    for read in (
+        lambda path: read_source(path, tmp_path / "scratch", strict=True),
+        lambda path: read_dictionary(path, strict=True),
+        lambda path: build_dataset(replace(options, source=path)),
+    ):
+        with pytest.raises(BadInput, match="found 1 lines that are not valid OBO: line 6, 'what'"):
+            read(bad)
+        with pytest.raises(BadInput, match=r"expected an ontology \(.obo\): leave"):
+            read(write("t.csv", "id,name\nC1,a\n"))
+    assert read_dictionary(bad).terms == ["pain"]
