@@ -574,7 +574,8 @@ class _CodedColumns(NamedTuple):
         names = ("concept", "rank", "status", "reason")
         added = [(prefix + name).casefold() for name in (*names, *DECIDED_COLUMNS)]
         own = [(one or "").strip().casefold() for one in (column, code_column)]
-        return cls(own[0], own[1], *added[:4], tuple(added[4:]))
+        concept, rank, status, reason, *decided = added
+        return cls(own[0], own[1], concept, rank, status, reason, tuple(decided))
 
     @property
     def all(self) -> tuple[str, ...]:

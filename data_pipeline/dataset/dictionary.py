@@ -454,8 +454,8 @@ def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
 def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
-        choices = {"standard": choice.standard, "strict": choice.strict}
-        source, types = read_source(path, Path(scratch), **choices), None
+        source = read_source(path, Path(scratch), standard=choice.standard, strict=choice.strict)
+        types = None
         if is_rrf_terms(path):
             types = read_types(path, Path(scratch))
         kept = term_drop_reason(Filters(keep_suppressed=choice.keep_suppressed)).is_null()
