@@ -229,8 +229,8 @@ def warm_up(served: Served) -> None:
     """Computes once what requests will: programs are compiled for some numbers of strings."""
     work = _Work(served)
     strings = [f"warm up {number}" for number in range(_AT_A_TIME["vectors"])]
-    work.vectors(strings[:1])
-    work.vectors(strings)
+    for number in (1, 32, len(strings)):
+        work.vectors(strings[:number])
     if served.normalizer is not None:
         for power in range(6):  # 32 strings; in larger rounds it matters less
             work.rows(strings[: 2**power], 1)

@@ -47,6 +47,9 @@ _WINDOW = 64
 # A further shape takes as long to compile as this many batches take to encode.
 _BATCHES_WORTH_A_SHAPE = 16
 _SMALL_FRACTION = 8  # the smaller shape has this part of the rows
+# Terms of so many tokens in all get one row of that length: a single term, as servers are asked
+# for, would else cost a whole block.
+_FEW = 32
 _TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
 
 
@@ -91,6 +94,9 @@ def _batches_of_blocks(
     longest = int(np.diff(start).max())
     row_length = -(-longest // _ROW_LENGTH) * _ROW_LENGTH  # few shapes for long terms, too
     window = _WINDOW if longest <= _WINDOW else row_length
+    are_few = start[-1] - start[0] <= _FEW
+    if are_few:
+        row_length = window = _FEW
     per_row = row_length // window
     packed = {
         name: _padded_rows(array, -(-len(array) // per_row) * per_row).reshape(-1, row_length)
@@ -99,7 +105,7 @@ def _batches_of_blocks(
     is_first = (packed["positions"] == 0) & (packed["segments"] > 0)
     terms_per_row = is_first.sum(axis=1)
     needed = len(terms_per_row)
-    small = max(2, rows // _SMALL_FRACTION)
+    small = 1 if are_few else max(2, rows // _SMALL_FRACTION)
     rows = small if needed <= small * devices else rows
     slots = rows * row_length // _TOKENS_PER_TERM
     blocks = -(-needed // (rows * devices)) * devices
@@ -147,9 +153,9 @@ def _pad_terms(
 #
 # Terms are tokenized in chunks (the next one while the devices work on this one), packed into rows
 # of 128 tokens, and the rows dealt out into blocks of one static shape, one block per
-# device at a time. A call compiles one shape, and a second, smaller one for what fits in it; the
-# few long terms among many short ones are encoded apart, in shapes of their own. All may be stopped
-# between two batches (`data_pipeline.process`).
+# device at a time. A call compiles one shape, and a second, smaller one for what fits in it; a term
+# or two have a third, one short row. The few long terms among many short ones are encoded apart, in
+# shapes of their own. All may be stopped between two batches (`data_pipeline.process`).
 
 _CHUNK_TERMS = 1 << 17
 # Rows per device and batch: enough to use the machine, few enough to stay in a CPU's caches.

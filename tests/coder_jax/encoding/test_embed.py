@@ -106,14 +106,14 @@ def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
         embed_terms(bert, tokenizer, many_terms(3000), pooling="cls", max_length=32, rows=4)
 
 
-def test_at_most_two_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
+def test_at_most_three_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
     _block_vectors.clear_cache()
     terms = many_terms(600)
     graph, params = nnx.split(bert, nnx.Param)
     for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
         other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
         embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32, rows=8)
-    assert _block_vectors._cache_size() == 2
+    assert _block_vectors._cache_size() == 3
 
 
 def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, monkeypatch):
@@ -175,7 +175,16 @@ def test_blocks_hold_each_term_once_whole_and_within_their_slots():
     assert (seen == 1).all()
 
 
-@pytest.mark.parametrize(("longest", "row_length"), [(5, 128), (128, 128), (129, 256), (300, 384)])
+@pytest.mark.parametrize(("longest", "devices"), [(3, 1), (29, 1), (29, 2)])
+def test_a_term_or_two_are_one_short_row(longest, devices):
+    tokens, start = np.ones(longest + 3, np.int32), np.array([0, longest, longest + 3])
+    (batch,) = _batches_of_blocks(tokens, start, 16, devices)
+    assert [block.tokens.shape for block in batch] == [(1, 32)] * devices
+    assert sorted(term for block in batch for term in block.terms.tolist()) == [0, 1]
+    assert {block.window for block in batch} == {32}
+
+
+@pytest.mark.parametrize(("longest", "row_length"), [(30, 128), (128, 128), (129, 256), (300, 384)])
 def test_rows_are_as_long_as_the_longest_term_needs(longest, row_length):
     tokens = np.ones(longest + 3, np.int32)
     ((block,),) = _batches_of_blocks(tokens, np.array([0, longest, longest + 3]), 4, 1)
