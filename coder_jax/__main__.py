@@ -38,7 +38,7 @@ _PURPOSES = {
     },
     "map terms to concepts": {
         "normalize": "map free-text terms to the concepts of a dictionary",
-        "diff": "tell what a new release of a vocabulary changes in what people decided on",
+        "diff": "list the decisions that a new release of a vocabulary affects",
         "encode": "turn terms into vectors",
         "serve": "answer other programs over HTTP, also as OpenAI's embeddings",
     },

@@ -48,7 +48,7 @@ CandidateKind = Annotated[
     Flag(
         "how similar concepts are found: by the encoder's vectors, by letters (three-letter "
         "pieces, which find typing errors and similar names in other languages), or by both "
-        "(default: both; of `normalize` vectors for a dictionary of more than 2,000,000 terms)",
+        "(default: both; `normalize` takes vectors for a dictionary of more than 2,000,000 terms)",
         choices=KINDS,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Tell what a new release of a vocabulary changes in what people decided on.
+"""List the decisions that a new release of a vocabulary affects.
 
 OLD is the release that the mapping was made with, NEW the later one: each a dictionary as
 `normalize` takes it. Of the decisions on local terms (--decided), the table has a row for each

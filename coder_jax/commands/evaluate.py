@@ -55,7 +55,7 @@ with JAX_NUM_PROCESSES=1.
 
 Examples:
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
-      --benchmark heldout=data/hpo/heldout cadec=benchmarks/cadec sim=benchmarks/umnsrs-sim.txt
+      --benchmark heldout=runs/demo/dataset/heldout cadec=yours/cadec sim=yours/umnsrs-sim.txt
   python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --pooling cls mean --benchmark fr=mentions_fr.tsv --dictionary data/umls \\

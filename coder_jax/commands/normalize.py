@@ -38,10 +38,10 @@ of SNOMED CT at the end, such as "(disorder)", may be missing where the dictiona
 
 The dictionary is a table with the columns term and concept, or those that --term-column and
 --concept-column name (also language, vocabulary, code, preferred, semantic_type, where there are),
-a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release (whatever its name), or a
-whole release of the UMLS, RxNorm, SNOMED CT or LOINC (folder or .zip). It may also be the https://
-address of such a file, which is fetched once. Its vectors are kept on this machine: the second time
-is quick. It may be larger than memory.
+a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release (whatever its name), a whole
+release of the UMLS, RxNorm, SNOMED CT or LOINC, or OMOP's vocabularies from Athena (each a folder
+or .zip). It may also be the https:// address of such a file, which is fetched once. Its vectors are
+kept on this machine: the second time is quick.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all
@@ -60,7 +60,7 @@ Examples:
       --column local_term --out coded.csv --review review.html list.csv
   echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
-      --column local_term --out coded.csv --decided decisions.csv list.csv
+      --column local_term --out coded.csv --decided list_decisions.csv list.csv
   python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
   python -m coder_jax normalize --model runs/s2 --semantic-group DISO --min-similarity 0.1 \\
