@@ -478,7 +478,9 @@ def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch):
         asked.append((rows, run_steps, shapes))
 
     monkeypatch.setattr("coder_jax.systems.encoder_system.BatchMaker", source)
-    monkeypatch.setattr("coder_jax.systems.encoder_system.open_dataset", lambda folder, strings: None)
+    monkeypatch.setattr(
+        "coder_jax.systems.encoder_system.open_dataset", lambda folder, strings: None
+    )
     data = ["--data", str(tmp_path), "--out", "x", "--rows", "7"]
     open_source(parse(["--recipe", "small", *data, "--steps", "9", "--warmup-steps", "1"]))
     assert asked == [(7, 9, 8)]
