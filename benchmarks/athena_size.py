@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import run_child
-from benchmarks.synthetic_release import _ATHENA_CONCEPTS, _ATHENA_NAMES, write_athena
+from benchmarks.synthetic_release import ATHENA_CONCEPTS, ATHENA_NAMES, write_athena
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, run_command
 
@@ -87,7 +87,7 @@ def _prepare(work: Path, model: str, mentions: int) -> dict[str, Any]:
 
 def measure(work: Path, scale: float, model: str, mentions: int) -> dict[str, Any]:
     """The figures of both processes."""
-    sizes = [round(count * scale) for count in (_ATHENA_CONCEPTS, _ATHENA_NAMES)]
+    sizes = [round(count * scale) for count in (ATHENA_CONCEPTS, ATHENA_NAMES)]
     needed, free = _BYTES_A_NAME * sizes[1], shutil.disk_usage(work).free
     if needed > free:
         raise BadInput(

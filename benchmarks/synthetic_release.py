@@ -633,7 +633,7 @@ def _damaged(text: bytes, bad: dict[int, str]) -> bytes:
 # marks are characters in them.
 
 # About all vocabularies of Athena together.
-_ATHENA_CONCEPTS, _ATHENA_NAMES = 9_000_000, 11_000_000
+ATHENA_CONCEPTS, ATHENA_NAMES = 9_000_000, 11_000_000
 _ATHENA_STREAM = 8
 _STANDARD = 0.4  # of the concepts; half of the others map to one of these
 _DOMAINS = "Drug Condition Procedure Observation Measurement Device Spec_Anatomic_Site".split()
@@ -825,8 +825,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--athena",
         action="store_true",
-        help=f"write a download from Athena; --scale 1 is {_ATHENA_CONCEPTS:,} concepts with "
-        f"{_ATHENA_NAMES:,} names",
+        help=f"write a download from Athena; --scale 1 is {ATHENA_CONCEPTS:,} concepts with "
+        f"{ATHENA_NAMES:,} names",
     )
     args = parser.parse_args(argv)
 
@@ -834,7 +834,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.athena:
             if args.bad_rows:
                 raise BadInput("found --athena and --bad-rows; expected one of them")
-            concepts, names = _ATHENA_CONCEPTS * args.scale, _ATHENA_NAMES * args.scale
+            concepts, names = ATHENA_CONCEPTS * args.scale, ATHENA_NAMES * args.scale
             write_athena(args.out, round(concepts), round(names), args.seed)
             return 0
         _write_release(args.out, _scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)

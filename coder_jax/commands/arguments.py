@@ -19,6 +19,7 @@ from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
+from data_pipeline.terminology.filters import Strict
 from data_pipeline.terminology.tf_idf import TF_IDF
 
 if TYPE_CHECKING:
@@ -263,13 +264,7 @@ class DictionaryOptions:
             "concepts that map to it ('Maps to')"
         ),
     ] = False
-    strict: Annotated[
-        bool,
-        Flag(
-            "refuse an OBO ontology with lines that are not valid; without this they are left out, "
-            "counted and named"
-        ),
-    ] = False
+    strict: Strict = False
 
     term_column: Annotated[
         str | None,

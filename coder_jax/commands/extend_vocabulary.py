@@ -142,7 +142,9 @@ def run(options: VocabularyOptions) -> int:
     every = [term for own in terms.values() for term in own]
     probes = every[:: max(len(every) // _PROBES, 1)][:_PROBES]
     facts: dict[str, Any] = {
-        "learnt from": ", ".join(path.name for path in options.terms),
+        "terms of" if options.only_used else "learnt from": ", ".join(
+            path.name for path in options.terms
+        ),
         "languages": ", ".join(options.languages) or "all",
         "distinct terms": len(every),
     }

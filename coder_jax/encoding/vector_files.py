@@ -321,11 +321,7 @@ def encoder_protocol(
         tokenizer_hash=encoder.reader.tokenizer_hash,
         lowercases=encoder.reader.lowercases,
         dtype=encoder.reader.dtype,
-        **{
-            **asdict(encoder.settings),
-            "prompt": encoder.settings.prompt or UNSET,
-            "width": encoder.settings.width or UNSET,
-        },
+        **encoder.settings.recorded(),
     )
 
 

@@ -440,6 +440,9 @@ def _write_descriptions(
     of_base = read_card(encoder.folder)
     is_public = is_hub_id(encoder.name)
     name = encoder.name if is_public else encoder.folder.name
+    tags = set(of_base.get("tags") or ())
+    if "new pieces" in facts:
+        tags.add("vocabulary-extension")
     metadata = ModelCardData(
         **{key: value for key, value in of_base.items() if key in _OF_BASE},
         base_model=encoder.name if is_public else None,
@@ -447,9 +450,7 @@ def _write_descriptions(
         if (folder / "modules.json").is_file()
         else "transformers",
         pipeline_tag="feature-extraction",
-        tags=sorted(
-            {*(of_base.get("tags") or ()), *(["vocabulary-extension"] * ("new pieces" in facts))}
-        ),
+        tags=sorted(tags) or None,
     )
     text = f"---\n{metadata.to_yaml()}\n---\n\n# {name}, another vocabulary\n\n"
     text += f"The encoder `{name}` {about}\n\n"

@@ -288,6 +288,11 @@ class EncoderSettings:
             words.append(f"the first {self.width:,} numbers of a vector")
         return ", ".join(words)
 
+    def recorded(self) -> dict[str, Any]:
+        """The values for a file, which has prompt and width only where there are some."""
+        told = {"prompt": self.prompt or UNSET, "width": self.width or UNSET}
+        return {**asdict(self), **told}
+
     def changed(self, **overrides: Any) -> EncoderSettings:
         """These settings with the values of `overrides` that are not None."""
         return replace(self, **{k: v for k, v in overrides.items() if v is not None})
@@ -362,8 +367,7 @@ def read_languages(folder: Path) -> tuple[str, ...]:
 
 def write_settings(folder: Path, settings: EncoderSettings, **extra: Any) -> None:
     """Writes coder_jax.json: the settings, and what else `ExportedEncoder` has."""
-    told = {"prompt": settings.prompt or UNSET, "width": settings.width or UNSET}
-    values = {**asdict(settings), **told}
+    values = settings.recorded()
     write_identity(folder / ENCODER.file, ENCODER, ExportedEncoder(**values, **extra))
 
 

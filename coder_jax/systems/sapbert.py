@@ -67,12 +67,7 @@ class SapBertSystem(EncoderSystem):
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(
-            self,
-            self.group_loss,
-            recorded_start,
-            mesh,
-            dropout=dropout,
-            widths=self.matryoshka,
+            self, self.group_loss, recorded_start, mesh, dropout=dropout, widths=self.matryoshka
         )
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -19,7 +19,7 @@ from data_pipeline.sources.corpora import SETS
 from data_pipeline.sources.obo import SYNONYM_SCOPES
 from data_pipeline.sources.read_source import EXPECTED, source_paths
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
-from data_pipeline.terminology.filters import WHAT_TO_KEEP, Filters
+from data_pipeline.terminology.filters import WHAT_TO_KEEP, Filters, Strict
 
 _CONTENT = 3  # raise it when the same options give another dataset: old ones are then built anew
 
@@ -74,13 +74,7 @@ class BuildOptions:
             "concepts that map to it ('Maps to')"
         ),
     ] = False
-    strict: Annotated[
-        bool,
-        Flag(
-            "refuse an OBO ontology with lines that are not valid; without this they are left out, "
-            "counted and named"
-        ),
-    ] = False
+    strict: Strict = False
     cleaning: Annotated[
         str,
         Flag(

@@ -144,9 +144,7 @@ def unpacked(path: Path) -> bytes:
 
 
 # -------------------------------------------------------------------------------------------------
-# Tab-separated and "
-#
-# " files of evaluations, with line numbers; hashes of rows.
+# Files of evaluations, separated by tabs or "|", with line numbers; hashes of rows.
 
 # Joins several concepts of one mention or term in one field.
 CONCEPT_SEPARATOR = "|"

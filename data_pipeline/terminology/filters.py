@@ -17,6 +17,14 @@ from data_pipeline.sources.corpora import MESH_AND_OMIM, PREFIX
 from data_pipeline.sources.source import Source
 from data_pipeline.terminology.semantic_groups import GROUPS, group_number, group_of
 
+Strict = Annotated[
+    bool,
+    Flag(
+        "refuse an OBO ontology with lines that are not valid; without this they are left out, "
+        "counted and named"
+    ),
+]
+
 # -------------------------------------------------------------------------------------------------
 # Filters of a `Source`'s rows, and the reason for which each row is dropped.
 #
