@@ -154,7 +154,7 @@ def _compile_and_read(
     started = time.monotonic()
     try:
         options = _COUNTABLE if step.mesh.devices.flat[0].platform == "tpu" else None
-        compiled = step.jitted.lower(step.like, batch).compile(compiler_options=options)
+        compiled = step.lower(batch).compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

@@ -130,7 +130,7 @@ def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.A
 def _compiled(work: ClassWork, step: Step) -> jax.stages.Compiled:
     """The compiled step; no state is created."""
     batch = _batch_of(work, step, work.stored(0))
-    return step.jitted.lower(step.like, batch).compile()
+    return step.lower(batch).compile()
 
 
 def program_memory(work: ClassWork) -> dict[str, Any]:

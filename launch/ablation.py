@@ -24,13 +24,15 @@ keeps one in 500 steps, such as for `export --average`.
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
 
-And, only where --systems names them, synonyms with one change each:
+And, only where --systems names them, synonyms or coderpp with one change each:
 
     augmented            a fifth of the names as people write them
     ancestors            32 names of ancestors among 256, as weaker positives
     no_hierarchy         parents, grandparents, children and grandchildren are no negatives
     no_related           concepts that any relation joins are no negatives
     matryoshka           the loss summed over the first 384, 256, 128 and 64 numbers of a vector
+    coderpp_no_hierarchy coderpp, and no_hierarchy: near concepts are often parents and children
+    coderpp_no_related   coderpp, and no_related
 
 All but coder_v1 have 256 terms a step, all but synonyms (and its changes), coderpp and sapbert the
 rate of `small`.
@@ -91,7 +93,14 @@ _CHANGES = {
     "no_related": ["--mask-related", "any"],
     "matryoshka": ["--matryoshka", "384", "256", "128", "64"],
 }
-_ALL = _SYSTEMS | {name: _SYSTEMS["synonyms"] + change for name, change in _CHANGES.items()}
+_ALL = (
+    _SYSTEMS
+    | {name: _SYSTEMS["synonyms"] + change for name, change in _CHANGES.items()}
+    | {
+        f"coderpp_{name}": _SYSTEMS["coderpp"] + _CHANGES[name]
+        for name in ("no_hierarchy", "no_related")
+    }
+)
 _INITIAL = "initial encoder"
 _SETTINGS = "ablation.json"  # in OUT, beside the first results
 _FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`
@@ -150,7 +159,7 @@ def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Trai
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
         every = ["--refresh-steps", str(math.ceil(steps / args.refreshes))]
         for system in args.systems:
-            own = [*_ALL[system], *length, *(every if system == "coderpp" else [])]
+            own = [*_ALL[system], *length, *(every if system.startswith("coderpp") else [])]
             called = f"{system}, {steps} steps" if place else system
             for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
                 words = [*own, "--seed", str(seed), *flags]

@@ -238,8 +238,13 @@ def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
     return _dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
 
 
+def seed_bits(seed: int | jax.Array) -> jax.Array:
+    """uint32 scalar: a seed; of a number its last 32 bits."""
+    return jnp.asarray(seed % 2**32 if isinstance(seed, int) else seed, jnp.uint32)
+
+
 def _dropout_ids(
-    seed: int,
+    seed: int | jax.Array,
     step: jax.Array,
     first_term_B: jax.Array,
     segments_BRL: jax.Array,
@@ -251,7 +256,7 @@ def _dropout_ids(
     dropout does not depend on how the step is cut or packed.
     """
     term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
-    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step.astype(jnp.uint32))
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
@@ -268,7 +273,7 @@ def drop_vectors(
         rate: the part of the numbers that become 0.
     """
     terms = vector_ND.shape[0]
-    of_step = mix_bits(mix_bits(jnp.uint32(seed % 2**32)) ^ step_key.step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step_key.step.astype(jnp.uint32))
     place_N = (step_key.number * terms + jnp.arange(terms)).astype(jnp.uint32)
     features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
     ids_N1 = mix_bits(of_step ^ place_N)[:, None]

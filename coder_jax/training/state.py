@@ -28,11 +28,18 @@ def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Sc
         warms_up: False: at the peak during the warm-up, too.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
-    rise = optax.linear_schedule(peak / (warmup + 1) if warms_up else peak, peak, warmup)
-    if config.schedule == "constant":
-        return optax.join_schedules([rise, optax.constant_schedule(peak)], [warmup])
-    fall = optax.linear_schedule(peak, 0.0, config.steps - warmup)
-    return optax.join_schedules([rise, fall], [warmup])
+    first = peak / (warmup + 1) if warms_up else peak
+
+    def rate(step: jax.typing.ArrayLike) -> jax.Array:
+        # Not optax's schedules: they want numbers, and a compiled step has these as arguments.
+        risen = jnp.clip(step, 0, warmup) / jnp.maximum(warmup, 1)
+        rise = first + (peak - first) * risen
+        if config.schedule == "constant":
+            return jnp.where(step < warmup, rise, peak)
+        fallen = jnp.clip(step - warmup, 0, config.steps - warmup) / (config.steps - warmup)
+        return jnp.where(step < warmup, rise, peak * (1 - fallen))
+
+    return rate
 
 
 def rate_of_part(config: OptimizerConfig, part: Part) -> optax.Schedule:

@@ -5,11 +5,13 @@ which changes nothing but memory, because a loss lives inside its group.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -20,6 +22,7 @@ from coder_jax.devices.mesh import (
     local_copy,
     make_mesh,
     placed_batch_shapes,
+    put_whole,
     replicated,
     step_cut,
 )
@@ -31,35 +34,34 @@ from coder_jax.training.state import (
     make_optimizer,
     trained,
 )
-from coder_jax.training.system import Config, Loss, Params, Part, RunConfig, StepKey
+from coder_jax.training.system import Config, Loss, Params, Part, StepKey
 from data_pipeline.batches.spec import BatchSource, StepCut
 
 Metrics = dict[str, jax.Array]
 
 
 def _make_train_step(
-    loss: Loss,
-    optimizer: optax.GradientTransformation,
+    loss: Callable[[Config], Loss],
+    config: Config,
     parts: Mapping[str, Part],
     lazy: LazyRows,
     where: TrainState,
-    run: RunConfig,
 ) -> jax.stages.Wrapped:
     """The jitted step; it donates the state's memory, so keep no reference to the old state.
 
     Args:
-        loss: of `System.loss`.
-        optimizer: of `make_optimizer`.
+        loss: of `System.loss`, of a configuration.
+        config: of the run.
         parts: of the parameters.
         lazy: how it works on the rows that it uses.
         where: the sharding of each array of the state, of arrays or shapes.
-        run: what is computed twice to save memory.
 
     Returns:
-        step(state, batch) -> (state, metrics); the batch is that of `mesh.put_batch`, metrics are
-        float32 scalars.
+        step(state, batch, numbers) -> (state, metrics); the batch is that of `mesh.put_batch`,
+        numbers are `_numbers` of the configuration, metrics are float32 scalars.
     """
 
+    run = config.run
     mesh = where.step.sharding.mesh
     spread = [name for name in trained(where.params, parts) if parts[name].spread == "largest"]
 
@@ -82,10 +84,15 @@ def _make_train_step(
 
         return {**grads, **{n: jax.tree.map(put, grads[n], where.params[n]) for n in spread}}
 
-    def train_step(state: TrainState, batch: dict[str, jax.Array]) -> tuple[TrainState, Metrics]:
+    def train_step(
+        state: TrainState, batch: dict[str, jax.Array], numbers: dict[str, jax.Array]
+    ) -> tuple[TrainState, Metrics]:
+        now = _with_numbers(config, numbers)
+        loss_now, optimizer = loss(now), make_optimizer(now.optimizer, parts)
+        rows = dataclasses.replace(lazy, config=now.optimizer)
         passes = jax.tree.leaves(batch)[0].shape[0]
         whole = state
-        state, batch, gathered = lazy.gather_rows(state, batch)
+        state, batch, gathered = rows.gather_rows(state, batch)
         learnt = trained(state.params, parts)
         fixed = {name: value for name, value in state.params.items() if name not in learnt}
         used = gathered_whole(learnt)
@@ -93,7 +100,7 @@ def _make_train_step(
         def one_pass(number: jax.Array, part: dict[str, jax.Array]) -> tuple[Any, Any, Any]:
             def of_learnt(learnt: Any) -> Any:
                 step_key = StepKey(state.step, number, run.cache_chunks, run.remat)
-                return loss({**fixed, **learnt}, state.extra, part, step_key)
+                return loss_now({**fixed, **learnt}, state.extra, part, step_key)
 
             gradient = jax.value_and_grad(of_learnt, has_aux=True)
             (total, (extra, metrics)), grads = gradient(used)
@@ -110,10 +117,34 @@ def _make_train_step(
             metrics[f"grad_norm/{name}"] = optax.tree.norm(of_part)
         params = {**fixed, **optax.apply_updates(learnt, updates)}
         after = TrainState(state.step + 1, params, extra, opt_state, state.row_steps)
-        return lazy.scatter_rows(whole, after, gathered), metrics
+        return rows.scatter_rows(whole, after, gathered), metrics
 
     places = jax.tree.map(lambda leaf: leaf.sharding, where), replicated(mesh)
     return jax.jit(train_step, donate_argnums=0, out_shardings=places)
+
+
+def _numbers(config: Config) -> dict[str, np.ndarray]:
+    """What a step's program takes as arguments, so that runs which differ in no more share it: a
+    compilation takes minutes on an accelerator.
+    """
+    optimizer = config.optimizer
+    return {
+        "seed": np.array(config.system.batch.seed % 2**32, np.uint32),
+        "learning_rate": np.array(optimizer.learning_rate, np.float32),
+        "warmup_steps": np.array(optimizer.warmup_steps, np.int32),
+        "steps": np.array(optimizer.steps, np.int32),
+    }
+
+
+def _with_numbers(config: Config, numbers: Mapping[str, Any]) -> Config:
+    """The configuration with the values of `_numbers` in their places."""
+    schedule = {name: value for name, value in numbers.items() if name != "seed"}
+    batch = dataclasses.replace(config.system.batch, seed=numbers["seed"])
+    return dataclasses.replace(
+        config,
+        system=dataclasses.replace(config.system, batch=batch),
+        optimizer=dataclasses.replace(config.optimizer, **schedule),
+    )
 
 
 def _mean_over_passes(
@@ -164,6 +195,19 @@ class Step:
         """Sharded arrays as full arrays on one device of this host; all hosts call it."""
         return local_copy(self.mesh, tree)
 
+    def lower(self, batch: Mapping[str, Any]) -> jax.stages.Lowered:
+        """The step for batches of these shapes, not yet compiled."""
+        numbers = {
+            name: jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=replicated(self.mesh))
+            for name, value in _numbers(self.config).items()
+        }
+        return self.jitted.lower(self.like, batch, numbers)
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, jax.Array]:
+        where = replicated(self.mesh)
+        return {name: put_whole(value, where) for name, value in _numbers(self.config).items()}
+
     def compile(self, source: BatchSource, rows: int) -> str:
         """Compile the step for blocks with this many rows.
 
@@ -176,7 +220,7 @@ class Step:
         shapes = placed_batch_shapes(
             self.mesh, self.cut, source.shapes(rows), source.packed, source.floats
         )
-        self.compiled[rows] = self.jitted.lower(self.like, shapes).compile()
+        self.compiled[rows] = self.lower(shapes).compile()
         system, passes = self.config.system, self.cut.passes
         chunks, within = self.config.run.cache_chunks, self.mesh.shape["within"]
         can_divide = not system.whole and system.groups % (2 * passes) == 0
@@ -197,8 +241,9 @@ class Step:
             XlaRuntimeError: if an array would have to come from this host's memory: what a step
                 needs lies on the devices, or each step would wait for a copy.
         """
+        numbers = self._numbers
         with jax.transfer_guard("disallow"):
-            return self.compiled[rows](state, batch)
+            return self.compiled[rows](state, batch, numbers)
 
 
 def make_step(
@@ -226,7 +271,10 @@ def make_step(
         system, recorded_start, parts, optimizer, mesh, spread_largest=run.shard_encoder
     )
     lazy = LazyRows(lazy_parts(parts), config.optimizer, mesh, packed)
-    loss = system.loss(recorded_start, mesh, dropout=dropout)
+
+    def loss(config: Config) -> Loss:
+        return config.system.loss(recorded_start, mesh, dropout=dropout)
+
     return Step(
         mesh=mesh,
         cut=step_cut(mesh, run.passes, run.cache_chunks),
@@ -234,6 +282,6 @@ def make_step(
         like=like,
         optimizer=optimizer,
         lazy=lazy,
-        jitted=_make_train_step(loss, optimizer, parts, lazy, like, run),
+        jitted=_make_train_step(loss, config, parts, lazy, like),
         config=config,
     )

@@ -7,6 +7,7 @@ cut into passes and blocks (StepCut) and where its rows go (RowPlan) changes no 
 
 import atexit
 import copy
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -83,7 +84,12 @@ class BatchMaker(PackedGroups):
         if isinstance(spec, BatchSpec):
             self.rewritten = RewrittenNames(dataset, spec) if spec.augment else None
             self.kin = Kin(dataset, spec) if spec.kin else None
-        self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
+        if spec.seed:  # all seeds have the rows of the first, and so share its compiled programs
+            first = dataclasses.replace(spec, seed=0)
+            planned = BatchMaker(dataset, first, cut, rows=rows, run_steps=run_steps, shapes=shapes)
+            self.plan = planned.plan
+        else:
+            self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
     @property
     def steps_per_epoch(self) -> float:

@@ -40,7 +40,7 @@ def test_the_peer_does_the_same_work(step, monkeypatch):
 
 def cost_of(work, devices):
     _, step = _step_of(work, devices)
-    return read_cost(step.jitted.lower(step.like, _batch_of(work, step, work.stored(0))).compile())
+    return read_cost(step.lower(_batch_of(work, step, work.stored(0))).compile())
 
 
 @pytest.mark.parametrize("devices", [1, 8])

@@ -69,12 +69,12 @@ def initial(model=TINY):
     )
 
 
-def step_of(system, *, devices=1, dropout=True, model=TINY, **how):
+def step_of(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG, **how):
     """The step of a system on some devices, and the state before it; `how` is of `RunConfig`."""
     config = Config(
         recipe="test",
         system=system,
-        optimizer=CONFIG,
+        optimizer=optimizer,
         run=RunConfig(**how),
     )
     encoder = EncoderOfRun(config=model.to_hf(), pooler=model.pooled, license=None)
@@ -198,6 +198,37 @@ def test_a_step_takes_its_state_over_and_nothing_from_the_host(dataset):
     on_host = placed | {"tokens": np.asarray(placed["tokens"])}
     with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
         step(after, on_host, rows)
+
+
+@pytest.mark.parametrize("system", [CODER, SAPBERT, PLUSPLUS], ids=lambda system: system.name)
+def test_runs_of_another_seed_rate_and_length_share_a_program(dataset, system):
+    """The compiler caches a program by its text. What differs is in the numbers that it is given."""
+    seeded = dataclasses.replace(system, batch=dataclasses.replace(system.batch, seed=7))
+    other = dataclasses.replace(CONFIG, steps=50, learning_rate=3e-4, warmup_steps=20)
+    texts, metrics = [], []
+    for one, optimizer in ((system, CONFIG), (seeded, other)):
+        step, state = step_of(one, optimizer=optimizer)
+        maker = BatchMaker(dataset, one.batch, step.cut)
+        rows = maker.plan.ample
+        shapes = {
+            name: jax.ShapeDtypeStruct(shape, np.int32)
+            for name, shape in maker.shapes(rows).items()
+        }
+        texts.append(step.lower(shapes).as_text())
+        step.compile(maker, rows)
+        # The same batch: so seed and rate alone make the difference.
+        (batch,) = BatchMaker(dataset, system.batch, step.cut).batches(0, 1)
+        placed = put_batch(step.mesh, step.cut, batch, maker.packed)
+        before = jax.device_get(state.params["encoder"])
+        after, found = step(state, placed, rows)
+        change = jax.tree.map(
+            lambda new, old: np.abs(new - old).max(), after.params["encoder"], before
+        )
+        metrics.append((float(found["loss"]), max(jax.tree.leaves(jax.device_get(change)))))
+    assert texts[0] == texts[1]
+    (loss, moved), (other_loss, less) = metrics
+    assert loss != other_loss  # another dropout
+    assert less == pytest.approx(moved * (3e-4 / 21) / (1e-3 / 3), rel=0.05)
 
 
 @pytest.mark.slow
