@@ -68,6 +68,18 @@ def by_hand(vectors, concepts, kin, weights, term, keeps):
     return total / n
 
 
+def is_clear(vectors, concepts, margin, keeps):
+    """Whether rounding decides about no pair: the same are mined at margins a little off."""
+    s, n = cosines(vectors.astype(np.float64)), len(concepts)
+    for i in range(n):
+        pos = [j for j in range(n) if j != i and concepts[j] == concepts[i]]
+        neg = [j for j in range(n) if concepts[j] != concepts[i]]
+        less, more = (keeps(pos, [], neg, i, s, margin + off) for off in (-2e-3, 2e-3))
+        if less != more:
+            return False
+    return True
+
+
 def example(seed=0):
     """12 names of 5 concepts: 1 is the parent of 0, 2 its grandparent, 3 is related to 4."""
     rng = np.random.default_rng(seed)
@@ -181,19 +193,27 @@ def test_widths_are_a_sum_over_first_numbers(kind, model, source):
         plain = dataclasses.replace(plain, mu=0.0)
     keeps = coder_keeps if kind is CoderSystem else sapbert_keeps
     system = dataclasses.replace(plain, matryoshka=(32, 8, 3)).resolved()
-    total, metrics, vectors, concepts = value(system, source)
+    widths = system.matryoshka
     no_kin = np.zeros((16, 16), np.int32)
+    for step in range(50):
+        total, metrics, vectors, concepts = value(system, source, step)
+        parts = [vectors[g, :, :width] for g in (0, 1) for width in widths]
+        groups = [concepts[g] for g in (0, 1) for _ in widths]
+        if all(is_clear(*group, TERM.margin, keeps) for group in zip(parts, groups, strict=True)):
+            break
+    else:
+        pytest.fail("rounding decides in all steps")
     want = {
         width: np.mean(
             [by_hand(vectors[g, :, :width], concepts[g], no_kin, {}, TERM, keeps) for g in (0, 1)]
         )
-        for width in (32, 8, 3)
+        for width in widths
     }
     assert total == pytest.approx(sum(want.values()), rel=1e-4)
     for width, loss in want.items():
         assert float(metrics[f"loss_first_{width}"]) == pytest.approx(loss, rel=1e-4)
     assert float(metrics["loss_term"]) == pytest.approx(want[32], rel=1e-4)
-    alone, *_ = value(plain.resolved(), source)
+    alone, *_ = value(plain.resolved(), source, step)
     assert alone == pytest.approx(want[32], rel=1e-4)
     assert system.hyperparameters()["matryoshka"] == "32, 8, 3"
 

@@ -202,7 +202,7 @@ def test_a_step_takes_its_state_over_and_nothing_from_the_host(dataset):
 
 @pytest.mark.parametrize("system", [CODER, SAPBERT, PLUSPLUS], ids=lambda system: system.name)
 def test_runs_of_another_seed_rate_and_length_share_a_program(dataset, system):
-    """The compiler caches a program by its text. What differs is in the numbers that it is given."""
+    """The compiler caches a program by its text; the numbers that differ are arguments."""
     seeded = dataclasses.replace(system, batch=dataclasses.replace(system.batch, seed=7))
     other = dataclasses.replace(CONFIG, steps=50, learning_rate=3e-4, warmup_steps=20)
     texts, metrics = [], []
@@ -224,7 +224,7 @@ def test_runs_of_another_seed_rate_and_length_share_a_program(dataset, system):
         change = jax.tree.map(
             lambda new, old: np.abs(new - old).max(), after.params["encoder"], before
         )
-        metrics.append((float(found["loss"]), max(jax.tree.leaves(jax.device_get(change)))))
+        metrics.append((float(found["loss"]), max(jax.tree.leaves(jax.device_get(moves)))))
     assert texts[0] == texts[1]
     (loss, moved), (other_loss, less) = metrics
     assert loss != other_loss  # another dropout
