@@ -221,7 +221,7 @@ def test_runs_of_another_seed_rate_and_length_share_a_program(dataset, system):
         placed = put_batch(step.mesh, step.cut, batch, maker.packed)
         before = jax.device_get(state.params["encoder"])
         after, found = step(state, placed, rows)
-        change = jax.tree.map(
+        moves = jax.tree.map(
             lambda new, old: np.abs(new - old).max(), after.params["encoder"], before
         )
         metrics.append((float(found["loss"]), max(jax.tree.leaves(jax.device_get(moves)))))
