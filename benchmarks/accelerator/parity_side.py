@@ -64,6 +64,7 @@ def _find(args: argparse.Namespace) -> int:
         relations=len(manifest.relations),
         dtype=args.dtype,
         dropout=False,
+        shapes=1,  # each number of rows would be a program of its own, which takes longest
     )
     terms = work.stored(0)
     start = np.concatenate([[0], np.cumsum(terms.lengths.reshape(-1), dtype=np.int64)])

@@ -34,7 +34,7 @@ def test_every_kind_is_there_and_has_a_table():
 def test_what_is_expected_of_all_but_spare_parts_fits_into_the_time():
     required = [part for part in made(parts.FULL) if not part.spare]
     assert sum(part.expected for part in required) < 9 * 60
-    most = {parts.DEVICE, parts.MODELS, "parity", "train_step", "group", "memory"}
+    most = {parts.DEVICE, parts.MODELS, "parity", "train_step", "group"}
     assert {part.kind for part in required} == most
 
 
