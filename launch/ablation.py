@@ -43,6 +43,7 @@ import argparse
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,7 @@ from launch.experiment import (
     markdown,
     mean_rows,
     recorded,
+    side_by_side,
     with_seeds,
     without,
     write_text,
@@ -132,6 +134,14 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         "seed alone",
     )
     parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="trainings side by side, such as 6 on one large GPU, which a small encoder does not "
+        "fill; what each prints goes to log.txt in its folder (default: 1)",
+    )
+    parser.add_argument(
         "--refreshes",
         type=int,
         default=1,
@@ -158,12 +168,12 @@ def _trainings_of(args: argparse.Namespace, flags: list[str]) -> dict[str, _Trai
     for place, steps in enumerate(dict.fromkeys(args.steps)):
         length = ["--steps", str(steps), "--warmup-steps", str(steps // 10)]
         every = ["--refresh-steps", str(math.ceil(steps / args.refreshes))]
-        for system in args.systems:
-            own = [*_ALL[system], *length, *(every if system.startswith("coderpp") else [])]
-            called = f"{system}, {steps} steps" if place else system
-            for name, seed in with_seeds(called, args.seeds[: 1 if place else None]).items():
-                words = [*own, "--seed", str(seed), *flags]
-                trainings[name] = _Training(system, steps, words)
+        # Seed by seed: a whole table comes soon, and the first compiles for the others.
+        for seed in args.seeds[: 1 if place else None]:
+            for system in args.systems:
+                own = [*_ALL[system], *length, *(every if system.startswith("coderpp") else [])]
+                (name,) = with_seeds(f"{system}, {steps} steps" if place else system, [seed])
+                trainings[name] = _Training(system, steps, [*own, "--seed", str(seed), *flags])
     return trainings
 
 
@@ -208,17 +218,18 @@ def _results_of(
     folder = args.out / folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
     scores, model = folder / RESULTS, args.init
+    log = folder / "log.txt" if args.at_once > 1 else None
     if not scores.exists():
         if training is not None:
             model = folder / EXPORT
             own = ["--data", args.data, "--init", args.init, "--out", folder / "run"]
             # The checkpoint needed to resume is kept anyway; keeping many would fill a disk.
             sparing = ["--eval-steps", "0", "--save-steps", str(training.steps)]
-            call("coder_jax", "train", *own, *sparing, *training.flags)
-            call("coder_jax", "export", "--checkpoint", folder / "run", "--out", model)
+            call("coder_jax", "train", *own, *sparing, *training.flags, log=log)
+            call("coder_jax", "export", "--checkpoint", folder / "run", "--out", model, log=log)
         dictionary = ["--dictionary", *args.dictionary] if args.dictionary else []
         asked = ["--benchmark", *args.benchmark, *dictionary, "--pooling", "cls", "mean"]
-        call("coder_jax", "evaluate", "--model", model, "--json", scores, *asked)
+        call("coder_jax", "evaluate", "--model", model, "--json", scores, *asked, log=log)
     return json.loads(scores.read_text(encoding="utf-8"))["records"]
 
 
@@ -240,17 +251,23 @@ def main(arguments: list[str] | None = None) -> int:
     args, flags = _parse(arguments)
 
     def work() -> int:
-        if args.refreshes < 1:
-            raise BadInput(f"--refreshes {args.refreshes}: expected at least 1")
+        for flag, number in (("--refreshes", args.refreshes), ("--at-once", args.at_once)):
+            if number < 1:
+                raise BadInput(f"{flag} {number}: expected at least 1")
         settings = _settings_of(args, flags)
-        rows, versions = [], {}
         trainings: dict[str, _Training | None] = {_INITIAL: None, **_trainings_of(args, flags)}
-        results = ((name, _results_of(name, args, one)) for name, one in trainings.items())
-        found = recorded(args.out, _SETTINGS, settings, results)
-        for (name, training), records in zip(trainings.items(), found, strict=True):
+
+        def found(name: str) -> tuple[str, tuple[str, list[dict[str, Any]]]]:
+            return name, (name, _results_of(name, args, trainings[name]))
+
+        results = side_by_side(args.at_once, [partial(found, name) for name in trainings])
+        rows_of, versions = {}, {}
+        for name, records in recorded(args.out, _SETTINGS, settings, results):
+            training = trainings[name]
             what = (training.system, training.steps) if training else (_INITIAL, 0)
-            rows += [_row_of(*what, pooling, records) for pooling in ("cls", "mean")]
+            rows_of[name] = [_row_of(*what, pooling, records) for pooling in ("cls", "mean")]
             versions[name] = records[0]["versions"]
+        rows = [row for name in trainings for row in rows_of[name]]
         table = {"steps": args.steps, "seeds": args.seeds, "versions": versions, "rows": rows}
         write_json(args.out / "table.json", table)
         means = mean_rows(rows, ("system", "steps", "pooling"))

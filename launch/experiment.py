@@ -15,7 +15,9 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,17 +45,30 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-def call(*words: str | Path) -> None:
+def call(*words: str | Path, log: Path | None = None) -> None:
     """Runs `python -m` with these words in another process; BadInput if it fails.
 
     Where a signal asks this process to stop, the other one is asked, too, and has time to save.
+
+    Args:
+      log: what it prints is added to this file, where several run side by side.
     """
     command = [sys.executable, "-P", "-m", *map(str, words)]
-    print(f"\n$ {shlex.join(['python', *command[2:]])}", flush=True)
+    shown = f"\n$ {shlex.join(['python', *command[2:]])}"
+    print(shown if log is None else f"{log.parent.name}: {words[1]}, see {log}", flush=True)
     repo = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (repo, os.environ.get("PYTHONPATH"))))
-    status = None
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}) as process:
+    environment = os.environ | {"PYTHONPATH": path}
+    status, output = None, None
+    with contextlib.ExitStack() as opened:
+        if log is not None:
+            # Else the first would reserve most of a GPU's memory.
+            environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+            output = opened.enter_context(log.open("a", encoding="utf-8"))
+            print(shown, file=output, flush=True)
+        process = opened.enter_context(
+            subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        )
         try:
             while status is None:
                 poll()
@@ -66,9 +81,24 @@ def call(*words: str | Path) -> None:
     if status:
         name = " ".join(map(str, words[:2] if words[0] == "coder_jax" else words[:1]))
         raise BadInput(
-            f"`{name}` ended with status {status}: see above; when that is mended, the same "
-            "command goes on"
+            f"`{name}` ended with status {status}: see {log or 'above'}; when that is mended, the "
+            "same command goes on"
         )
+
+
+def side_by_side(number: int, works: Sequence[Callable[[], T]]) -> Iterator[T]:
+    """The results of some works as they are done, so many at a time; after a failure no other
+    begins.
+    """
+    waiting, under_way = iter(works), set[Future[T]]()
+    with ThreadPoolExecutor(number) as pool:
+        while True:
+            under_way |= {pool.submit(work) for work in islice(waiting, number - len(under_way))}
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for one in done:
+                yield one.result()
 
 
 def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:

@@ -30,7 +30,8 @@ def learning_rate(config: OptimizerConfig, *, warms_up: bool = True) -> optax.Sc
     warmup, peak = config.warmup_steps, config.learning_rate
     first = peak / (warmup + 1) if warms_up else peak
 
-    def rate(step: jax.typing.ArrayLike) -> jax.Array:
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        step = jnp.asarray(count)
         # Not optax's schedules: they want numbers, and a compiled step has these as arguments.
         risen = jnp.clip(step, 0, warmup) / jnp.maximum(warmup, 1)
         rise = first + (peak - first) * risen

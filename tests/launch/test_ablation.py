@@ -45,7 +45,7 @@ def asked(monkeypatch) -> list[list[str]]:
     """The commands that are called; none does anything, but evaluations have a result."""
     commands: list[list[str]] = []
 
-    def called(*words):
+    def called(*words, log=None):
         commands.append(list(map(str, words)))
         if words[1] == "evaluate":
             records = [record("en", pooling, **{"acc@1": 0.5}) for pooling in ("cls", "mean")]

@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from functools import partial
 
 import pytest
 
-from launch.experiment import markdown, mean_rows
+from data_pipeline.process import BadInput
+from launch.experiment import call, markdown, mean_rows, side_by_side
 
 CHILD = """
 import sys, time
@@ -55,6 +58,41 @@ def test_a_command_under_way_has_time_to_save(whom, number, status, tmp_path):
     said, _ = process.communicate(timeout=180)
     assert said == "saved\n"
     assert process.returncode == status
+
+
+def test_works_side_by_side(tmp_path, monkeypatch):
+    """Two at a time, as they are done; what they print is in their logs."""
+    (tmp_path / "child.py").write_text("import sys; print('child', sys.argv[1])")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    logs = [tmp_path / f"{number}.txt" for number in range(4)]
+    both = threading.Barrier(2, timeout=60)  # else the first two wait for ever
+
+    def work(number):
+        if number < 2:
+            both.wait()
+        call("child", str(number), log=logs[number])
+        return number
+
+    assert sorted(side_by_side(2, [partial(work, number) for number in range(4)])) == [0, 1, 2, 3]
+    for number, log in enumerate(logs):
+        assert log.read_text().splitlines()[1:] == [
+            f"$ python -m child {number}",
+            f"child {number}",
+        ]
+
+
+def test_no_other_work_begins_after_a_failure():
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number == 1:
+            raise BadInput("no")
+        return number
+
+    with pytest.raises(BadInput):
+        list(side_by_side(1, [partial(work, number) for number in range(50)]))
+    assert begun == [0, 1]
 
 
 def test_several_seeds_are_one_row_of_means_and_standard_errors():
