@@ -282,6 +282,22 @@ def load_module(path: Path) -> Any:
     return module
 
 
+@contextmanager
+def _without_load_report() -> Iterator[None]:
+    """Silences transformers' table of weights that a folder lacks, such as those of a pooler.
+
+    The vectors are compared: a weight that matters does not go unnoticed.
+    """
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
 def transformers_tokens(folder: Path, terms: Sequence[str]) -> list[list[int]]:
     """Ids by transformers.AutoTokenizer, which cleans terms in an export of ours; not cut."""
     from transformers import AutoTokenizer
@@ -295,7 +311,8 @@ def transformers_vectors(folder: Path, terms: list[str], settings: EncoderSettin
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    with _without_load_report():
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     # The exported tokenizer sets the length, as for users.
     batch = tokenizer(terms, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
@@ -325,7 +342,8 @@ def sentence_transformers_vectors(
     """
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust_remote_code)
+    with _without_load_report():
+        model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust_remote_code)
     return model.encode(terms, convert_to_numpy=True, show_progress_bar=False)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,29 @@ def test_an_export_opens_everywhere_with_the_same_vectors(pooling, source, loade
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     ids = tokenizer(TERMS, truncation=True)["input_ids"]
     assert max(map(len, ids)) == 24 and ids[-1][-1] == tokenizer.sep_token_id
+
+
+def collecting(told):
+    """A handler that appends what is logged to a list."""
+    handler = logging.Handler()
+    handler.emit = told.append
+    return handler
+
+
+def test_an_encoder_without_a_pooler_brings_no_table_of_missing_weights(
+    source, loaded, tmp_path, monkeypatch
+):
+    """transformers' BERT has a pooler, and says that its weights are new."""
+    _, hf_config, _ = loaded
+    no_pooler = random_bert(TINY, 0)
+    no_pooler.pooler = None
+    told = []
+    monkeypatch.setattr(logging.getLogger("transformers"), "handlers", [collecting(told)])
+    before = transformers.utils.logging.get_verbosity()
+    worst = export_encoder(no_pooler, source, hf_config, tmp_path / "export", **SETTINGS)
+    assert worst.keys() == {"transformers", "sentence-transformers"}
+    assert transformers.utils.logging.get_verbosity() == before
+    assert not any("MISSING" in record.getMessage() for record in told)
 
 
 @pytest.mark.parity
