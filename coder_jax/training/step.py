@@ -204,7 +204,7 @@ class Step:
         return self.jitted.lower(self.like, batch, numbers)
 
     @functools.cached_property
-    def _numbers(self) -> dict[str, jax.Array]:
+    def _placed_numbers(self) -> dict[str, jax.Array]:
         where = replicated(self.mesh)
         return {name: put_whole(value, where) for name, value in _numbers(self.config).items()}
 
@@ -241,7 +241,7 @@ class Step:
             XlaRuntimeError: if an array would have to come from this host's memory: what a step
                 needs lies on the devices, or each step would wait for a copy.
         """
-        numbers = self._numbers
+        numbers = self._placed_numbers
         with jax.transfer_guard("disallow"):
             return self.compiled[rows](state, batch, numbers)
 
