@@ -355,6 +355,11 @@ class RunWithEncoder(Run):
     tokenizer: TokenizerOfRun
     start: StartOfEncoder
 
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
+        """What `shapes` and `loss` must know of the start, and run.json keeps."""
+        return StartOfEncoder(encoder=encoder)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderRun(RunWithEncoder):
@@ -436,7 +441,7 @@ class EncoderSystem(System):
     trained beside the encoder, and what the loss is.
     """
 
-    content: ClassVar[type[Run]] = EncoderRun
+    content: ClassVar[type[RunWithEncoder]] = EncoderRun
     title: ClassVar[str]
     """What the model card calls it."""
     paper: ClassVar[str]
@@ -548,7 +553,7 @@ class EncoderSystem(System):
         log(str(report))
         if self.pools:
             _tell_of_pooling(folder, self.model.pooling)
-        return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
+        return self.content.start_of(encoder, source.manifest), {"encoder": parameters}
 
     def _load_encoder_of(
         self, run: str, source: BatchSource, recorded_start: Any
@@ -599,13 +604,9 @@ class EncoderSystem(System):
         kept = {
             number: trained["layers"][number] for number in range(read_config(config).num_layers)
         }
-        return self.start_to_record(encoder, source.manifest), {
+        return self.content.start_of(encoder, source.manifest), {
             "encoder": {**trained, "layers": kept}
         }
-
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
-        """What `shapes` and `loss` must know of the start."""
-        return StartOfEncoder(encoder=encoder)
 
     def structure(self, recorded_start: Any) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
@@ -748,7 +749,11 @@ class DescribedSystem(Protocol):
 
     title: ClassVar[str]
     paper: ClassVar[str]
-    content: ClassVar[type[Run]]
+
+    @property
+    def content(self) -> type[Run]:
+        """As `System.content`."""
+        ...
 
     @property
     def batch(self) -> StepSpec:

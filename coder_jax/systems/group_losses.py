@@ -60,6 +60,11 @@ class GroupRun(EncoderRun):
 
     start: StartOfGroups
 
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        relations, types = len(manifest.relations), len(manifest.semantic_types)
+        return StartOfGroups(encoder=encoder, relations=relations, types=types)
+
 
 # -------------------------------------------------------------------------------------------------
 # Losses: pure functions of similarity matrices and masks, independent of model and configuration.
@@ -602,12 +607,6 @@ def _with_kin(group: Group, kin: jax.Array, batch: BatchSpec) -> Group:
         return dataclasses.replace(group, kin=kin_BGNN)
     weights = jnp.array([0.0, batch.ancestor_weight, batch.ancestor_weight**2, 0.0], jnp.float32)
     return dataclasses.replace(group, kin=kin_BGNN, weaker=weights[kin_BGNN])
-
-
-def start_of_groups(encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-    """The start in run.json, with how many relations and semantic types the dataset has."""
-    relations, types = len(manifest.relations), len(manifest.semantic_types)
-    return StartOfGroups(encoder=encoder, relations=relations, types=types)
 
 
 def check_widths(widths: Sequence[int]) -> None:
