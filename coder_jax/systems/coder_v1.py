@@ -132,7 +132,7 @@ class CoderV1System(EncoderSystem):
         return {"mu": self.mu}
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group of k pairs; with relations N = 3k.

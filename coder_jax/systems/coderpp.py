@@ -129,9 +129,7 @@ class CoderPlusPlusSystem(EncoderSystem):
         return dataclasses.replace(self, refresh_steps=every)
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(
-            self, self.group_loss, recorded_start, mesh, dropout=dropout, widths=self.matryoshka
-        )
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""
