@@ -238,7 +238,7 @@ def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
     return _dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
 
 
-def seed_bits(seed: int | jax.Array) -> jax.Array:
+def _seed_bits(seed: int | jax.Array) -> jax.Array:
     """uint32 scalar: a seed; of a number its last 32 bits."""
     return jnp.asarray(seed % 2**32 if isinstance(seed, int) else seed, jnp.uint32)
 
@@ -256,7 +256,7 @@ def _dropout_ids(
     dropout does not depend on how the step is cut or packed.
     """
     term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
-    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(_seed_bits(seed)) ^ step.astype(jnp.uint32))
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
@@ -273,7 +273,7 @@ def drop_vectors(
         rate: the part of the numbers that become 0.
     """
     terms = vector_ND.shape[0]
-    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step_key.step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(_seed_bits(seed)) ^ step_key.step.astype(jnp.uint32))
     place_N = (step_key.number * terms + jnp.arange(terms)).astype(jnp.uint32)
     features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
     ids_N1 = mix_bits(of_step ^ place_N)[:, None]
@@ -599,7 +599,7 @@ class EncoderSystem(System):
         _check_length(source.manifest, read_config(config), "the run to start from")
         if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        _check_encoder(run, "the run to start from")
+        _check_encoder(run)
         trained = run.params["encoder"]
         kept = {
             number: trained["layers"][number] for number in range(read_config(config).num_layers)
@@ -1208,11 +1208,11 @@ def _compiled_outputs(
     return system.proof_outputs(bert, params, extra, rows, terms)
 
 
-def _check_encoder(run: SavedRun, what: str) -> None:
-    """Raise BadInput if the encoder read from a run does not reproduce the run's proof."""
+def _check_encoder(run: SavedRun) -> None:
+    """Raise BadInput if the encoder of a run to start from does not reproduce the run's proof."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:
         encoder: TermEncoder = encoder_of(run)
         return {"vectors": encoder.encode(terms)}
 
-    check_proof(found, run, what)
+    check_proof(found, run, "the run to start from")
