@@ -74,8 +74,8 @@ class _InventedSecond(MLNormClassesSystem):
         return _begun(self.work, params, extra)
 
 
-def _step_of(work: ClassWork) -> tuple[Any, Step]:
-    """The system and its step on the first device, not yet compiled."""
+def _step_of(work: ClassWork, devices: int = 1) -> tuple[Any, Step]:
+    """The system and its step on the first devices, not yet compiled."""
     recipe: Any
     shared: dict[str, Any] = {
         "work": work,
@@ -94,7 +94,7 @@ def _step_of(work: ClassWork) -> tuple[Any, Step]:
     encoder = EncoderOfRun(config=work.encoder.to_hf(), pooler=True, license=None)
     about = StartOfClasses(encoder=encoder, concepts=work.classes)
     packed = PackedGroups.packed if work.step == 1 else CandidateBatches.packed
-    return system, make_step(config, about, packed, devices=jax.devices()[:1])
+    return system, make_step(config, about, packed, devices=jax.devices()[:devices])
 
 
 def _batch_of(work: ClassWork, step: Step, terms: ClassTerms) -> dict[str, jax.Array]:
