@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import plain_parser
 from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import run_child
@@ -140,11 +141,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark, or, with --prepare, the first of the processes that it measures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.athena_size",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("athena_size", __doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder for the files (11 GB)")
     parser.add_argument("--scale", type=float, default=1.0, help="1: 11 million names (default)")
     parser.add_argument("--model", help="the encoder (default: MiniLM)")

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.class_work import ClassWork
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from benchmarks.process import add_huge_pages, huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
@@ -202,11 +203,7 @@ def _giga(number: int) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.class_steps",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("class_steps", __doc__)
     parser.add_argument(
         "--classes", type=int, nargs="+", default=[13_255, 300_000], help="default: 13255 300000"
     )

@@ -14,13 +14,18 @@ from data_pipeline.process import run_command
 Row = dict[str, Any]
 
 
-def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser with --huge-pages and --json; `name` is that of the module."""
-    parser = argparse.ArgumentParser(
+def plain_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser without arguments; `name` is that of the module."""
+    return argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser with --huge-pages and --json; `name` is that of the module."""
+    parser = plain_parser(name, description)
     add_huge_pages(parser)
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from benchmarks.process import run_child
 from coder_jax.encoding.vector_files import unit
@@ -226,11 +227,7 @@ def table(result: dict[str, Any]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.dictionary_size",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("dictionary_size", __doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder for the files (25 GB)")
     parser.add_argument("--terms", type=int, default=15_500_000, help="default: 15500000")
     parser.add_argument("--width", type=int, default=768, help="of the vectors (default: 768)")

@@ -23,6 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import plain_parser
 from benchmarks.ingest_loaders import LOADERS, PARTS, check_same, installed, load_by_peer, load_ours
 from benchmarks.machine import machine, one_line
 from benchmarks.process import copy_bandwidth_apart, read_bandwidth, run_child
@@ -119,11 +120,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark, or, with --load, the process that it measures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.ingest",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("ingest", __doc__)
     add_source_arguments(parser)
     parser.add_argument(
         "--add", action="store_true", help="add the rounds to those in --json of the same source"

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from benchmarks.process import Child, copy_bandwidth_apart, run_child, tree_memory
 from benchmarks.release import add_source_arguments, prepared
@@ -203,11 +204,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark, or, with --serve, one of the processes that it measures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.input_pipeline",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("input_pipeline", __doc__)
     add_source_arguments(parser)
     parser.add_argument("--seconds", type=float, default=10, help="of a turn (default: 10)")
     parser.add_argument("--serve", choices=("ours", "peer"), help=argparse.SUPPRESS)

@@ -8,7 +8,6 @@ launch.ablation` with several --steps does it of runs of its own.
     python -m coder_jax report --model RUN --curves benchmarks/results/learning_curves.json
 """
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.command import plain_parser
 from data_pipeline.files.identity import read_json
 from data_pipeline.process import run_command
 from launch.experiment import Row, markdown, mean_rows, without
@@ -51,11 +51,7 @@ def _rows_of(runs: dict[str, dict[str, Any]]) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the figure and print the table; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.learning_curves",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("learning_curves", __doc__)
     parser.add_argument("--out", type=Path, default=_RESULTS, help="folder (benchmarks/results)")
     args = parser.parse_args(arguments)
 

@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from coder_jax.devices.xla_settings import set_up_xla
 
@@ -162,11 +163,7 @@ def _platform(name: str) -> str:
 
 def main() -> None:
     """Prints the limits of this machine."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.limits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("limits", __doc__)
     parser.parse_args()
     set_up_xla()  # the limits of what the other commands run with
     before = machine()

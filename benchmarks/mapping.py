@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine
 from data_pipeline.files.whole import write_json
 
@@ -112,9 +113,7 @@ def _right_of(answers: list[Any], gold: list[str]) -> list[bool]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = plain_parser("mapping", __doc__)
     parser.add_argument("--model", required=True, help="folder or hub id")
     parser.add_argument("--pooling", help="cls, mean or pooler (default: the model's)")
     parser.add_argument("--cleaning", help="rules (default: those of normalize)")

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine
 from data_pipeline.files.whole import write_json
 
@@ -218,9 +219,7 @@ def _counts(asked: Sequence[_Mention], answers: Sequence[Any]) -> Mapping[str, M
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = plain_parser("near_misses", __doc__)
     parser.add_argument("--model", required=True, help="folder or hub id")
     parser.add_argument("--pooling", help="cls, mean or pooler (default: the model's)")
     parser.add_argument("--cleaning", help="rules (default: those of normalize)")

@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from benchmarks.results_file import keep_rows
 from coder_jax.devices.xla_settings import PEAK_TFLOPS
@@ -234,11 +235,7 @@ def _kinds(rows: list[dict[str, Any]]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.step_cost",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("step_cost", __doc__)
     parser.add_argument("--recipe", default="coder_eng", help="default: coder_eng")
     parser.add_argument("--chip", choices=("cpu", *_CHIPS), required=True)
     parser.add_argument("--libtpu", type=Path, help="folder with the TPU compiler")

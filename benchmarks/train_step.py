@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import add_batch_arguments, batches_of
+from benchmarks.command import add_batch_arguments, batches_of, plain_parser
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.limits import add_limit_seconds
 from benchmarks.machine import machine, one_line
@@ -235,11 +235,7 @@ def table(row: dict[str, Any]) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.train_step",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("train_step", __doc__)
     add_batch_arguments(parser)
     parser.add_argument(
         "--encoder",

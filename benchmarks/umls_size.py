@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import plain_parser
 from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
 from benchmarks.process import forget, run_child
@@ -144,11 +145,7 @@ def table(result: dict) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark, or, with --stream, the process that it measures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.umls_size",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = plain_parser("umls_size", __doc__)
     parser.add_argument("--work", type=Path, help="folder for release and dataset (20 GB)")
     parser.add_argument("--scale", type=float, default=1.0, help="1 is UMLS 2020AA (default: 1)")
     parser.add_argument("--tokenizer", metavar="MODEL", help="default: all-MiniLM-L6-v2")

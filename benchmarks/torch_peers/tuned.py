@@ -73,7 +73,7 @@ class _Objective(nn.Module):
 class Tuned:
     """The system; see `benchmarks.train_step_process.MeasuredSystem`."""
 
-    def __init__(self, work: Work, *, compiled: bool | None = None):
+    def __init__(self, work: Work):
         self.work, self.device = work, training.use_device()
         torch.set_float32_matmul_precision("highest")  # what is float32 here, ours has exact too
         bert = PackedBert(training.load_torch_encoder(work)).to(self.device)
@@ -86,7 +86,7 @@ class Tuned:
         )
         self.encoder = list(bert.parameters())
         self.objective: Any = _Objective(work, bert)
-        if self.device.type == "cuda" if compiled is None else compiled:
+        if self.device.type == "cuda":
             self.objective.compile()
 
     def prepare(self, step: int, terms: Terms) -> tuple[Any, ...]:

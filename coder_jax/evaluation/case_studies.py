@@ -100,7 +100,6 @@ terms:    a TSV file with the header term, or language and term; or paper:cross-
 terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
           paper:knowledge, the CODER paper's case studies: lists the nearest terms of
           --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM)."""
-    flags_under: ClassVar[str] = "mentions and terms"
 
     @classmethod
     def claims(cls, found: Found) -> bool:

@@ -79,11 +79,11 @@ def rows_by_concept(
     return ConceptRows(vectors_of, rows_P[order], numbers_P[order], ids)
 
 
-def _check_labels(name: str, vectors: Rows, labels: Sequence[str]) -> None:
+def _check_labels(vectors: Rows, labels: Sequence[str]) -> None:
     """ValueError if there is not one vector for each label, and at least one."""
     if len(np.shape(vectors)) != 2 or len(vectors) != len(labels) or not len(labels):
         raise ValueError(
-            f"found {name} vectors of shape {np.shape(vectors)} for {len(labels)} concepts; "
+            f"found mention vectors of shape {np.shape(vectors)} for {len(labels)} concepts; "
             "expected one row each, and at least one"
         )
 
@@ -104,7 +104,7 @@ def count_ranks(
       BadInput: a vector is not finite.
       Stopped: a signal asked for it.
     """
-    _check_labels("mention", mention_vectors, gold)
+    _check_labels(mention_vectors, gold)
     mentions_MD = unit(mention_vectors, "mention vectors")
     gold_MG = _gold_table(gold, dictionary.concept_ids)
     size = block_size(len(gold), _BLOCK_MENTIONS)

@@ -737,7 +737,7 @@ def _read_xl_bel(path: Path, dictionary: Dictionary | None) -> list[Normalizatio
         files.pop(_XL_BEL_ALL, None)
     folds = []
     for language, file in files.items():
-        rows = double_piped(file, 2, "CUI||mention or CUI||mention||context")
+        rows = double_piped(file, "CUI||mention or CUI||mention||context")
         mentions, gold = [mention for _, mention in rows], [cui for cui, _ in rows]
         languages = [language] * len(mentions) if language else None
         folds.append(NormalizationFold(language, mentions, gold, dictionary, languages))

@@ -317,8 +317,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         from coder_jax.encoding.search import search
 
         names = vectors.encode(self.dictionary.terms)
-        _, found = search(vectors.encode(self.mentions), names, self.names_for(_CANDIDATES))
-        candidates, counts = self.first_concepts(found, _CANDIDATES), np.ones(len(found), np.int64)
+        _, found = search(vectors.encode(self.mentions), names, self.names_needed)
+        candidates, counts = self.first_concepts(found), np.ones(len(found), np.int64)
         return self.score_answers(candidates, counts, encoder, "the concept of the nearest name")
 
     def score_answers(
@@ -391,16 +391,18 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= candidates.shape[1]])
         return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
-    def names_for(self, k: int) -> int:
-        """Names for k concepts: as many ranked names as contain k concepts in any case."""
+    @property
+    def names_needed(self) -> int:
+        """As many ranked names as contain _CANDIDATES concepts in any case."""
         names_of_one = int(np.bincount(self.data.name_concepts).max())
-        return min(k * names_of_one, len(self.data.names))
+        return min(_CANDIDATES * names_of_one, len(self.data.names))
 
-    def first_concepts(self, names: np.ndarray, k: int) -> np.ndarray:
-        """int [M, c]: the first concepts of ranked names [M, K]; c is k, or what all rows have."""
-
+    def first_concepts(self, names: np.ndarray) -> np.ndarray:
+        """int [M, c]: the first concepts of ranked names [M, K]; c is _CANDIDATES, or what all rows
+        have.
+        """
         rows = _distinct(names, self.data.name_concepts)
-        most = min(k, *map(len, rows))
+        most = min(_CANDIDATES, *map(len, rows))
         return np.array([row[:most] for row in rows])
 
     @cached_property
@@ -412,8 +414,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         mentions, found = distinct.tolist(), {}
         always_one = np.ones(len(self.mentions), np.int64)
         for name, nearest in ((_TF_IDF, _nearest_by_tf_idf), (_EDITS, _nearest_by_edits)):
-            near = nearest(mentions, names, self.names_for(_CANDIDATES))
-            found[name] = self.scores_of(self.first_concepts(near, _CANDIDATES)[of], always_one)
+            near = nearest(mentions, names, self.names_needed)
+            found[name] = self.scores_of(self.first_concepts(near)[of], always_one)
         if self.chosen != "train":
             train = self.data.splits["train"]
             training = list(train.mentions.strings), train.gold_sets()

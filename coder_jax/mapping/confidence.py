@@ -265,14 +265,12 @@ def measure_cutoffs(
     similarities: np.ndarray,
     right: np.ndarray,
     languages: np.ndarray | None = None,
-    measured_on: Mapping[str, Any] | None = None,
 ) -> Cutoffs:
     """The cut-offs of mentions, of all and of each language.
 
     Args:
       similarities, right: as of `_precision_and_coverage`, [n].
       languages: str [n], "" where it is not known; None if nothing is known.
-      measured_on: see `Cutoffs`.
     """
     similarities, right = np.asarray(similarities), np.asarray(right)
     tables = {ALL: _precision_and_coverage(similarities, right)}
@@ -280,7 +278,7 @@ def measure_cutoffs(
         if language:
             those = np.asarray(languages) == language
             tables[language] = _precision_and_coverage(similarities[those], right[those])
-    return Cutoffs(tables, dict(measured_on or {}))
+    return Cutoffs(tables)
 
 
 def _check_table(table: CutoffTable, where: str, again: str) -> None:

@@ -93,7 +93,6 @@ def _plot_scores(
     output: str | Path,
     *,
     metrics: Sequence[str] = ("acc@1", "acc@3", "acc@5"),
-    title: str = "Zero-shot normalization",
 ) -> None:
     """Draws bars of scores before and after training, one panel for each name.
 
@@ -102,7 +101,6 @@ def _plot_scores(
       after: the same names.
       output: the PNG file.
       metrics: in this order; those that a name lacks are left out.
-      title: of the whole picture.
     """
     names = [name for name in before if name in after]
     if not names:
@@ -113,7 +111,9 @@ def _plot_scores(
             _draw_bars(axis, before[name], after[name], metrics)
             axis.set_title(name)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        figure.suptitle(
+            "Zero-shot normalization", x=0.01, ha="left", fontsize=12, fontweight="bold"
+        )
         _save(figure, output)
 
 

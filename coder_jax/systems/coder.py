@@ -12,24 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal
 import jax
 from jax.sharding import Mesh
 
-from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
+from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig, RunWithEncoder
 from coder_jax.systems.group_losses import (
     Group,
     GroupRun,
     MultiSimilarity,
     RelationTable,
-    StartOfGroups,
     check_no_corrupted_tails,
     check_widths,
     coder_loss,
     mean_over_groups,
-    start_of_groups,
     told_widths,
 )
-from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.store import Manifest
 from data_pipeline.flags import Flag
 
 
@@ -40,7 +36,7 @@ class CoderSystem(EncoderSystem):
     name: ClassVar[str] = "coder"
     title: ClassVar[str] = "CODER"
     paper: ClassVar[str] = "Yuan et al. 2022"
-    content: ClassVar[type[Run]] = GroupRun
+    content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
@@ -87,13 +83,8 @@ class CoderSystem(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu} | told_widths(self.matryoshka)
 
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-        return start_of_groups(encoder, manifest)
-
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(
-            self, self.group_loss, recorded_start, mesh, dropout=dropout, widths=self.matryoshka
-        )
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

@@ -13,21 +13,18 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small
-from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem, Head, ModelConfig
+from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig, RunWithEncoder
 from coder_jax.systems.group_losses import (
     Group,
     GroupHead,
     GroupRun,
     MultiSimilarity,
     RelationTable,
-    StartOfGroups,
     mean_over_groups,
     mean_where,
     norm,
-    start_of_groups,
     term_loss,
 )
-from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, Part, Tree
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import Manifest
@@ -92,7 +89,7 @@ class CoderV1System(EncoderSystem):
     name: ClassVar[str] = "coder_v1"
     title: ClassVar[str] = "CODER v1"
     paper: ClassVar[str] = "Yuan et al. 2020"
-    content: ClassVar[type[Run]] = GroupRun
+    content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
     relation_noise: float = 0.01
@@ -134,11 +131,8 @@ class CoderV1System(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-        return start_of_groups(encoder, manifest)
-
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, self.group_loss, recorded_start, mesh, dropout=dropout)
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group of k pairs; with relations N = 3k.

@@ -27,10 +27,10 @@ from coder_jax.encoding.vector_files import RowsOfFile, unit
 from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import (
-    EncoderOfRun,
     EncoderSystem,
     Head,
     ModelConfig,
+    RunWithEncoder,
     is_made,
     provenance_of,
     remove_rows,
@@ -41,19 +41,16 @@ from coder_jax.systems.group_losses import (
     GroupRun,
     MultiSimilarity,
     RelationTable,
-    StartOfGroups,
     check_no_corrupted_tails,
     check_widths,
     coder_loss,
     mean_over_groups,
-    start_of_groups,
     told_widths,
 )
-from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
-from data_pipeline.dataset.store import Manifest, TripletDataset
+from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
@@ -65,7 +62,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     name: ClassVar[str] = "coderpp"
     title: ClassVar[str] = "CODER++"
     paper: ClassVar[str] = "Zeng, Yuan and Yu 2022"
-    content: ClassVar[type[Run]] = GroupRun
+    content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: NeighbourSpec = dataclasses.field(default_factory=NeighbourSpec)
     relation_noise: float = 0.01
@@ -131,13 +128,8 @@ class CoderPlusPlusSystem(EncoderSystem):
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-        return start_of_groups(encoder, manifest)
-
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(
-            self, self.group_loss, recorded_start, mesh, dropout=dropout, widths=self.matryoshka
-        )
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

@@ -238,7 +238,7 @@ def token_ids(batch: Batch, step_key: StepKey, seed: int) -> jax.Array:
     return _dropout_ids(seed, step_key.step, first_term_B, batch["segments"], batch["positions"])
 
 
-def seed_bits(seed: int | jax.Array) -> jax.Array:
+def _seed_bits(seed: int | jax.Array) -> jax.Array:
     """uint32 scalar: a seed; of a number its last 32 bits."""
     return jnp.asarray(seed % 2**32 if isinstance(seed, int) else seed, jnp.uint32)
 
@@ -256,7 +256,7 @@ def _dropout_ids(
     dropout does not depend on how the step is cut or packed.
     """
     term_BRL = (first_term_B[:, None, None] + segments_BRL).astype(jnp.uint32)
-    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(_seed_bits(seed)) ^ step.astype(jnp.uint32))
     return mix_bits(mix_bits(of_step ^ term_BRL) ^ positions_BRL.astype(jnp.uint32))
 
 
@@ -273,7 +273,7 @@ def drop_vectors(
         rate: the part of the numbers that become 0.
     """
     terms = vector_ND.shape[0]
-    of_step = mix_bits(mix_bits(seed_bits(seed)) ^ step_key.step.astype(jnp.uint32))
+    of_step = mix_bits(mix_bits(_seed_bits(seed)) ^ step_key.step.astype(jnp.uint32))
     place_N = (step_key.number * terms + jnp.arange(terms)).astype(jnp.uint32)
     features_D = jnp.arange(vector_ND.shape[1], dtype=jnp.uint32)
     ids_N1 = mix_bits(of_step ^ place_N)[:, None]
@@ -354,6 +354,11 @@ class RunWithEncoder(Run):
     dataset: AnyDataOfRun
     tokenizer: TokenizerOfRun
     start: StartOfEncoder
+
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
+        """What `shapes` and `loss` must know of the start, and run.json keeps."""
+        return StartOfEncoder(encoder=encoder)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -436,7 +441,7 @@ class EncoderSystem(System):
     trained beside the encoder, and what the loss is.
     """
 
-    content: ClassVar[type[Run]] = EncoderRun
+    content: ClassVar[type[RunWithEncoder]] = EncoderRun
     title: ClassVar[str]
     """What the model card calls it."""
     paper: ClassVar[str]
@@ -548,7 +553,7 @@ class EncoderSystem(System):
         log(str(report))
         if self.pools:
             _tell_of_pooling(folder, self.model.pooling)
-        return self.start_to_record(encoder, source.manifest), {"encoder": parameters}
+        return self.content.start_of(encoder, source.manifest), {"encoder": parameters}
 
     def _load_encoder_of(
         self, run: str, source: BatchSource, recorded_start: Any
@@ -594,18 +599,14 @@ class EncoderSystem(System):
         _check_length(source.manifest, read_config(config), "the run to start from")
         if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        _check_encoder(run, "the run to start from")
+        _check_encoder(run)
         trained = run.params["encoder"]
         kept = {
             number: trained["layers"][number] for number in range(read_config(config).num_layers)
         }
-        return self.start_to_record(encoder, source.manifest), {
+        return self.content.start_of(encoder, source.manifest), {
             "encoder": {**trained, "layers": kept}
         }
-
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Any) -> StartOfEncoder:
-        """What `shapes` and `loss` must know of the start."""
-        return StartOfEncoder(encoder=encoder)
 
     def structure(self, recorded_start: Any) -> Bert:
         """The encoder as shapes, with the run's dropout and arithmetic."""
@@ -748,7 +749,11 @@ class DescribedSystem(Protocol):
 
     title: ClassVar[str]
     paper: ClassVar[str]
-    content: ClassVar[type[Run]]
+
+    @property
+    def content(self) -> type[Run]:
+        """As `System.content`."""
+        ...
 
     @property
     def batch(self) -> StepSpec:
@@ -1203,11 +1208,11 @@ def _compiled_outputs(
     return system.proof_outputs(bert, params, extra, rows, terms)
 
 
-def _check_encoder(run: SavedRun, what: str) -> None:
-    """Raise BadInput if the encoder read from a run does not reproduce the run's proof."""
+def _check_encoder(run: SavedRun) -> None:
+    """Raise BadInput if the encoder of a run to start from does not reproduce the run's proof."""
 
     def found(terms: list[str]) -> dict[str, np.ndarray]:
         encoder: TermEncoder = encoder_of(run)
         return {"vectors": encoder.encode(terms)}
 
-    check_proof(found, run, what)
+    check_proof(found, run, "the run to start from")

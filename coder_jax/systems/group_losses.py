@@ -8,7 +8,7 @@ it is trained (`RelationTable`, a head), the mean.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.encoder_system import (
     EncoderOfRun,
     EncoderRun,
-    EncoderSystem,
     Head,
     StartOfEncoder,
     term_vectors,
@@ -59,6 +58,11 @@ class GroupRun(EncoderRun):
     """run.json of a system of groups."""
 
     start: StartOfGroups
+
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
+        relations, types = len(manifest.relations), len(manifest.semantic_types)
+        return StartOfGroups(encoder=encoder, relations=relations, types=types)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -528,35 +532,26 @@ class RelationTable(GroupHead):
 # -------------------------------------------------------------------------------------------------
 # The loss of a step: the mean over its groups.
 
-GroupLoss = Callable[[Group], tuple[jax.Array, dict[str, jax.Array]]]
 
-
-def mean_over_groups(
-    system: EncoderSystem,
-    group_loss: GroupLoss,
-    recorded_start: Any,
-    mesh: Mesh,
-    *,
-    dropout: bool = True,
-    widths: Sequence[int] = (),
-) -> Loss:
+def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
     """The loss of a system whose batches are groups of terms (`Group`), for `System.loss`.
 
-    With widths it is the sum of the losses of the vectors' first numbers, so many each (Kusupati et
-    al., Matryoshka Representation Learning, 2022, equation 1, with weights of 1): cosines are then
-    of these numbers alone, and of a query those as far as they reach.
+    With widths (`matryoshka`) it is the sum of the losses of the vectors' first numbers, so many
+    each (Kusupati et al., Matryoshka Representation Learning, 2022, equation 1, with weights of 1):
+    cosines are then of these numbers alone, and of a query those as far as they reach.
 
     Args:
-        system: the encoder, its heads (`GroupHead`) and the batch.
-        group_loss: the loss of one group and its metrics.
+        system: an `EncoderSystem`, whose heads may be of `GroupHead`. It has a method `group_loss`,
+            of a `Group`: its loss and metrics; and may have `matryoshka`, the widths, which are
+            none where the loss is of whole vectors.
         recorded_start, mesh, dropout: of `System.loss`.
-        widths: numbers of a vector; none: the loss of whole vectors.
 
     Raises:
         BadInput: if a width is larger than a vector.
     """
-    graph, _ = split_encoder(system.structure(recorded_start))
-    width = system.structure(recorded_start).config.hidden_size
+    structure, widths = system.structure(recorded_start), getattr(system, "matryoshka", ())
+    graph, _ = split_encoder(structure)
+    width = structure.config.hidden_size
     if max(widths, default=1) > width:
         raise BadInput(
             f"--matryoshka has {max(widths)}, but the vectors of this encoder have {width} "
@@ -565,8 +560,8 @@ def mean_over_groups(
 
     def summed(group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         if not widths:
-            return group_loss(group)
-        found = {each: group_loss(group.first(each)) for each in widths}
+            return system.group_loss(group)
+        found = {each: system.group_loss(group.first(each)) for each in widths}
         losses = {each: loss for each, (loss, _) in found.items()}
         _, metrics = found[max(widths)]
         of_widths = {f"loss_first_{each}": loss for each, loss in losses.items()}
@@ -602,12 +597,6 @@ def _with_kin(group: Group, kin: jax.Array, batch: BatchSpec) -> Group:
         return dataclasses.replace(group, kin=kin_BGNN)
     weights = jnp.array([0.0, batch.ancestor_weight, batch.ancestor_weight**2, 0.0], jnp.float32)
     return dataclasses.replace(group, kin=kin_BGNN, weaker=weights[kin_BGNN])
-
-
-def start_of_groups(encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-    """The start in run.json, with how many relations and semantic types the dataset has."""
-    relations, types = len(manifest.relations), len(manifest.semantic_types)
-    return StartOfGroups(encoder=encoder, relations=relations, types=types)
 
 
 def check_widths(widths: Sequence[int]) -> None:

@@ -11,23 +11,19 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from coder_jax.systems.coder import small_synonyms
-from coder_jax.systems.encoder_system import EncoderOfRun, EncoderSystem
+from coder_jax.systems.encoder_system import EncoderSystem, RunWithEncoder
 from coder_jax.systems.group_losses import (
     Group,
     GroupRun,
     MultiSimilarity,
-    StartOfGroups,
     check_widths,
     cosine,
     mean_over_groups,
-    start_of_groups,
     told_widths,
     weighed_pairs,
 )
-from coder_jax.training.run_folder import Run
 from coder_jax.training.system import Config, Loss, OptimizerConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.store import Manifest
 from data_pipeline.flags import Flag
 
 
@@ -43,7 +39,7 @@ class SapBertSystem(EncoderSystem):
     name: ClassVar[str] = "sapbert"
     title: ClassVar[str] = "SapBERT"
     paper: ClassVar[str] = "Liu et al. 2021"
-    content: ClassVar[type[Run]] = GroupRun
+    content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=_pairs_of_names)
     term: Annotated[MultiSimilarity, Flag(name="term.")] = MultiSimilarity(
@@ -62,13 +58,8 @@ class SapBertSystem(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return told_widths(self.matryoshka)
 
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfGroups:
-        return start_of_groups(encoder, manifest)
-
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(
-            self, self.group_loss, recorded_start, mesh, dropout=dropout, widths=self.matryoshka
-        )
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group and its metrics."""

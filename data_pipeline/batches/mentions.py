@@ -234,14 +234,14 @@ class _OwnNames(NamedTuple):
         order = np.lexsort((-scores, pair))
         return self.names[order[np.cumsum(self.counts) - self.counts]].astype(np.int32)
 
-    def most_alike(self, dataset: MentionDataset, split: str = "train") -> np.ndarray:
+    def most_alike(self, dataset: MentionDataset) -> np.ndarray:
         """int32 [P]: for each pair the name most similar to the mention, by TF-IDF of
         characters.
         """
         if (self.counts == 1).all():
             return self.names.astype(np.int32)
         by_characters = CharacterTfIdf(list(dataset.names.strings))
-        strings = list(dataset.splits[split].mentions.strings)
+        strings = list(dataset.splits["train"].mentions.strings)
         return self.best(by_characters.between(strings, self.mentions, self.names))
 
 
@@ -279,12 +279,12 @@ class Negatives:
 
 
 def fixed_negatives(
-    dataset: MentionDataset, strategy: Strategy, number: int, seed: int, *, split: str = "train"
+    dataset: MentionDataset, strategy: Strategy, number: int, seed: int
 ) -> Negatives:
-    """The negatives of each (mention, reachable gold concept) of a split.
+    """The negatives of each (mention, reachable gold concept) of the training mentions.
 
     Args:
-      dataset: with mentions of that split.
+      dataset: with mentions to train on.
       strategy: random: any names. tf-idf: those most like the mention in its characters. tree:
         any names on the gold's branch (its chapter: its code up to the dot). keywords: the gold's
         preferred name with one keyword replaced by another of its kind.
@@ -301,15 +301,15 @@ def fixed_negatives(
             f"{dataset.folder} has no keywords to replace; build it with --keywords, for which "
             "`python -m data_pipeline.derive_keywords` makes a file, or take other negatives"
         )
-    return _Drawing(dataset, number, seed, split).negatives(strategy)
+    return _Drawing(dataset, number, seed).negatives(strategy)
 
 
 class _GoldNames:
-    """The names that may not be negatives of each mention."""
+    """The names that may not be negatives of each training mention."""
 
-    def __init__(self, dataset: MentionDataset, split: str):
+    def __init__(self, dataset: MentionDataset):
         self.names, self.name_start = dataset.names, dataset.name_start()
-        self.gold = dataset.splits[split].gold_sets()
+        self.gold = dataset.splits["train"].gold_sets()
 
     @cached_property
     def _rows(self) -> dict[bytes, list[int]]:
@@ -341,10 +341,10 @@ class _GoldNames:
 
 
 class _Drawing:
-    def __init__(self, dataset: MentionDataset, number: int, seed: int, split: str):
+    def __init__(self, dataset: MentionDataset, number: int, seed: int):
         self.dataset, self.number = dataset, number
-        self.split = dataset.splits[split]
-        self.gold = _GoldNames(dataset, split)
+        self.split = dataset.splits["train"]
+        self.gold = _GoldNames(dataset)
         self.size = len(dataset.names)
         self.random = np.random.default_rng(seed)
         self.filled = 0
@@ -635,7 +635,7 @@ class RecallBatches(_MentionBatches):
     @cached_property
     def gold_names(self) -> list[np.ndarray]:
         """int64: for each training mention the names that may not be its negatives."""
-        gold = _GoldNames(self.dataset, "train")
+        gold = _GoldNames(self.dataset)
         return [np.array([*gold.rows(row)], np.int64) for row in range(len(gold.gold))]
 
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
@@ -939,7 +939,7 @@ class RankBatches(_MentionBatches):
         Args:
             rows: int [n, 2], training mentions and names of the dictionary.
         """
-        gold_names = _GoldNames(self.dataset, "train")
+        gold_names = _GoldNames(self.dataset)
         gold, concepts = gold_names.gold, self.dataset.name_concepts
         keys: dict[int, set[bytes]] = {}
         labels = np.zeros(len(rows), np.int32)

@@ -380,7 +380,7 @@ def _plain(entries: Iterable[Entry], path: Path) -> list[Entry]:
 
 def _piped_entries(path: Path) -> list[Entry]:
     """The entries of a file whose lines are ids||names, each joined with |."""
-    pairs = double_piped(path, 2, "id|other ids||name|synonym|...")
+    pairs = double_piped(path, "id|other ids||name|synonym|...")
     return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
 
 
@@ -983,7 +983,7 @@ def read_dictionary(
         of_medic = _rows_of_medic(medic)
         terms, concepts, about = of_medic.terms, of_medic.concepts, of_medic.about_concepts
     elif is_double_piped(path):
-        rows = double_piped(path, 2, "CUI||name", encoding)
+        rows = double_piped(path, "CUI||name", encoding)
         concepts, terms = [cui for cui, _ in rows], [name for _, name in rows]
     else:
         pairs = _terms_first(two_columns(path, "term<TAB>CUI", encoding), path)

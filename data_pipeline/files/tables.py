@@ -301,14 +301,11 @@ def is_double_piped(path: Path) -> bool:
         raise unreadable(path, error) from error
 
 
-def double_piped(
-    path: Path, columns: int, expected: str, otherwise: str | None = None
-) -> list[tuple[str, ...]]:
-    """The first `columns` fields of each line of a file such as CUI||name, or CUI||name||context.
+def double_piped(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
+    """The first two fields of each line of a file such as CUI||name, or CUI||name||context.
 
     Args:
       path: the file.
-      columns: fields to keep; a line may have one more.
       expected: the columns in words, for messages.
       otherwise: as of `decoded`.
     """
@@ -316,13 +313,13 @@ def double_piped(
     for number, line in enumerate(read_text(path, otherwise).split("\n"), start=1):
         if not line.strip():
             continue
-        fields = [field.strip() for field in line.split(DOUBLE_PIPE, columns)]
-        if len(fields) < columns or not all(fields[:columns]):
+        fields = [field.strip() for field in line.split(DOUBLE_PIPE, 2)]
+        if len(fields) < 2 or not all(fields[:2]):
             raise BadInput(
                 f"{path}:{number}: found {line[:80]!r}; expected {expected}: mend the line, or "
                 "fetch the file again"
             )
-        rows.append(tuple(fields[:columns]))
+        rows.append((fields[0], fields[1]))
     if not rows:
         raise BadInput(f"{path}: found no lines; expected {expected}: fetch it again")
     return rows

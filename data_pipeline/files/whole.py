@@ -399,8 +399,3 @@ def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     bytes_ = np.empty(size + _ALIGNMENT, np.uint8)
     first = -bytes_.ctypes.data % _ALIGNMENT
     return bytes_[first : first + size].view(dtype).reshape(shape)
-
-
-def _is_aligned(array: np.ndarray) -> bool:
-    """Whether TensorFlow and JAX can use the array's memory without a copy."""
-    return array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0

@@ -1,12 +1,22 @@
-"""What tests of training share: a tiny encoder, its batches, and one of the fake devices."""
+"""What tests share: tiny encoders, batches for one, and one of the fake devices."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from short_run import licensed_model, one_device, source_for
+from tiny_bert import write_model
 
 from data_pipeline.batches.batch_maker import BatchMaker
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT with its tokenizer, as a Hugging Face folder."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    write_model(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")

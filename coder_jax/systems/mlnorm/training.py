@@ -43,6 +43,7 @@ from coder_jax.systems.encoder_system import (
     EncoderSystem,
     Head,
     ModelConfig,
+    RunWithEncoder,
     StartOfEncoder,
     SystemOfEncoder,
     drop_vectors,
@@ -125,6 +126,10 @@ class _ClassesRun(EncoderRun):
     """run.json of a system that learns classes."""
 
     start: StartOfClasses
+
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
+        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -322,7 +327,7 @@ class MLNormSystem(EncoderSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
-    content: ClassVar[type[Run]] = _ClassesRun
+    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
@@ -387,9 +392,6 @@ class MLNormSystem(EncoderSystem):
         return tuple(
             _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
-
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
-        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
 
     def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         """Shapes; the running statistics of the head are in `extra`."""
@@ -503,7 +505,7 @@ class MLNormClassesSystem(EncoderSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
-    content: ClassVar[type[Run]] = _ClassesRun
+    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
     title: ClassVar[str] = "MLNorm"
     paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
     whole: ClassVar[bool] = True
@@ -571,9 +573,6 @@ class MLNormClassesSystem(EncoderSystem):
     def parts(self) -> dict[str, Part]:
         return {**super().parts(), "encoder": Part(rate=None)}
 
-    def start_to_record(self, encoder: EncoderOfRun, manifest: Manifest) -> StartOfClasses:
-        return StartOfClasses(encoder=encoder, concepts=manifest.counts.concepts)
-
     def load_initial(
         self, source: BatchSource, recorded_start: Any = None
     ) -> tuple[StartOfEncoder, Params]:
@@ -612,7 +611,7 @@ class MLNormClassesSystem(EncoderSystem):
         check_proof(lambda terms: self.saved_outputs(run, terms), run, "--from: the run")
         learnt = np.linalg.norm(np.asarray(run.params["classes"]), axis=1)
         recorded_start = msgspec.structs.replace(
-            self.start_to_record(saved.start.encoder, source.manifest),
+            _ClassesRun.start_of(saved.start.encoder, source.manifest),
             row_length=float(learnt[learnt > 0].mean()),
         )
         carried = {name: run.params[name] for name in ("encoder", "head")}

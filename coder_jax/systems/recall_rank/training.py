@@ -66,7 +66,7 @@ from coder_jax.systems.recall_rank.ranking import (
     read_head,
     score_of,
 )
-from coder_jax.training.run_folder import AnyDataOfRun, Run
+from coder_jax.training.run_folder import AnyDataOfRun
 from coder_jax.training.system import (
     Batch,
     Config,
@@ -138,6 +138,16 @@ class _RankRun(MentionRun):
     """run.json of a ranker."""
 
     start: StartOfRanker
+
+    @classmethod
+    def start_of(cls, encoder: EncoderOfRun, manifest: MentionManifest) -> StartOfEncoder:
+        types = read_config(encoder.config).type_vocab_size
+        if types < 2:
+            raise BadInput(
+                f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
+                "apart by two: use a BERT"
+            )
+        return StartOfRanker(encoder=encoder, keyword_kinds=list(manifest.keyword_kinds))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -291,7 +301,7 @@ class RecallSystem(EncoderSystem):
     name: ClassVar[str] = "recall"
     title: ClassVar[str] = "Candidate generator of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[type[Run]] = MentionRun
+    content: ClassVar[type[RunWithEncoder]] = MentionRun
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
     trains_pooler: ClassVar[bool] = True  # `_number_logits` reads it
 
@@ -503,7 +513,7 @@ class RankSystem(EncoderSystem):
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "Ranker of recall and rank"
     paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    content: ClassVar[type[Run]] = _RankRun
+    content: ClassVar[type[RunWithEncoder]] = _RankRun
     best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
     pools: ClassVar[bool] = False
@@ -541,17 +551,6 @@ class RankSystem(EncoderSystem):
         source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
         log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
         return source
-
-    # ---- Parameters ----
-
-    def start_to_record(self, encoder: EncoderOfRun, manifest: MentionManifest) -> StartOfEncoder:
-        types = read_config(encoder.config).type_vocab_size
-        if types < 2:
-            raise BadInput(
-                f"the encoder has {types} token type; a ranker reads pairs, whose parts are told "
-                "apart by two: use a BERT"
-            )
-        return StartOfRanker(encoder=encoder, keyword_kinds=list(manifest.keyword_kinds))
 
     # ---- The loss ----
 

@@ -250,14 +250,6 @@ def test_a_dictionary_in_other_languages_is_warned_of(files, tiny_folder, monkey
     assert "warning: 1 of 2 terms of the dictionary are in FRE; the encoder was trained on" in err
 
 
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory):
-    pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    write_model(folder)
-    return folder
-
-
 def counted_chunks(monkeypatch):
     """Of each call of `encode_chunks` a list, of how many terms were encoded in each chunk."""
     calls, encode_chunks = [], TermEncoder.encode_chunks

@@ -33,7 +33,7 @@ from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline import process
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenizer_hash
-from data_pipeline.files.whole import _is_aligned, locked
+from data_pipeline.files.whole import _ALIGNMENT, locked
 from data_pipeline.process import BadInput
 
 WORDS = ["heart attack", "pain", "", "µ limb", "chronic renal failure", "pain"]
@@ -465,7 +465,7 @@ def test_unit_is_the_same_in_pieces(monkeypatch):
     expected = vectors / np.where(lengths > 0, lengths, 1)
     whole = unit(vectors)
     np.testing.assert_array_equal(whole, expected)
-    assert whole.dtype == np.float32 and _is_aligned(whole)
+    assert whole.dtype == np.float32 and whole.ctypes.data % _ALIGNMENT == 0
     monkeypatch.setattr(vector_files, "_ROWS_IN_CACHE", 4)
     np.testing.assert_array_equal(unit(vectors), expected)
     assert unit(vectors, dtype=np.float64).dtype == np.float64

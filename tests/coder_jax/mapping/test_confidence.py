@@ -1,5 +1,6 @@
 """Cut-offs: the table of precision and coverage, the choice, and cutoffs.json."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -120,7 +121,8 @@ def test_a_promise_is_kept_by_others():
 def measured():
     similarities = np.array([0.9, 0.8, 0.7, 0.6])
     right, languages = np.array([True, True, False, True]), np.array(["FRE", "GER", "GER", ""])
-    return measure_cutoffs(similarities, right, languages, {"benchmark": "mine"})
+    found = measure_cutoffs(similarities, right, languages)
+    return dataclasses.replace(found, measured_on={"benchmark": "mine"})
 
 
 def test_by_language_and_again_from_its_file(measured, tmp_path):

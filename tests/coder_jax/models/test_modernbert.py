@@ -1,16 +1,21 @@
 """ModernBERT: vectors and gradients as of transformers, packed rows, windows, dropout."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from safetensors.numpy import load_file
 from tiny_modernbert import SIZES, TEXTS, WINDOW, write_model
-from transformers_twin import check_vectors, encode, poolings, torch_vectors
+from transformers_twin import (
+    check_dropout,
+    check_gradients,
+    check_neighbours,
+    check_vectors,
+    encode,
+    pooled,
+)
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.models.bert import Probes, merge_encoder, split_encoder
@@ -18,7 +23,6 @@ from coder_jax.models.hf_weights import (
     abstract_bert,
     first_layers,
     load_bert,
-    name_table,
     random_bert,
     read_config,
     to_hf,
@@ -89,49 +93,12 @@ def test_encode_equals_transformers_with_padding_and_a_mask(folder, pooling):
 
 @pytest.mark.parity
 def test_gradients_of_every_weight_equal_those_of_pytorch(folder, bert, terms):
-    """Of a loss of the unit vectors of packed rows; PyTorch in float64, each term alone.
-
-    Differences are in units of the largest element of each weight's gradient, as for MiniLM in
-    test_hf_weights.py.
-    """
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float64).eval()
-    tokens, start = terms
-    count = len(start) - 1
-    packed = {k: jnp.asarray(v) for k, v in pack_rows(tokens, start, 64).items()}
-    target = np.random.default_rng(0).normal(size=(count, 32)).astype(np.float32)
-    graph, params = nnx.split(bert, nnx.Param)
-
-    @jax.jit
-    def gradients(params):
-        def loss(params):
-            v = nnx.merge(graph, params).term_vectors(*packed.values(), count, "mean")
-            return jnp.sum(target * v / jnp.linalg.norm(v, axis=-1, keepdims=True))
-
-        return jax.grad(loss)(params)
-
-    mean = torch_vectors(model, tokens, start)[poolings(bert).index("mean")]
-    unit = torch.nn.functional.normalize(mean, dim=-1)
-    torch.sum(torch.from_numpy(target).double() * unit).backward()
-    theirs = {name: p.grad.numpy() for name, p in model.named_parameters()}
-    ours = dict(nnx.to_flat_state(gradients(params)))
-    table = name_table(bert.config, pooler=False)
-    assert {weight.hf_name for weight in table} == theirs.keys()
-    for weight in table:
-        mine = np.asarray(ours[weight.path][...])
-        mine, reference = mine.T if weight.transposed else mine, theirs[weight.hf_name]
-        scale = np.abs(reference).max()
-        assert np.abs(mine - reference).max() < 1e-5 * scale, weight.hf_name
-        assert scale > 1e-4, weight.hf_name  # the comparison says something
+    check_gradients(bert, model, *terms)
 
 
 def test_a_term_does_not_feel_its_neighbours_in_the_row(bert, terms):
-    tokens, start = terms
-    packed = pack_rows(tokens, start, 64)
-    changed = dict(packed, tokens=np.where(packed["segments"] == 4, 5, packed["tokens"]))
-    before = encode(bert, *packed.values(), len(start) - 1)
-    after = encode(bert, *changed.values(), len(start) - 1)
-    same = (np.asarray(before) == np.asarray(after)).all(axis=(0, 2))
-    assert same.tolist() == [i != 3 for i in range(len(start) - 1)]
+    check_neighbours(bert, *terms)
 
 
 def test_the_window_leaves_out_what_is_too_far_and_nothing_else(bert):
@@ -147,17 +114,6 @@ def test_the_window_leaves_out_what_is_too_far_and_nothing_else(bert):
     assert felt.tolist() == [abs(place - 15) <= 2 * reach for place in range(20)]
 
 
-def ids_of(packed: dict[str, np.ndarray], number_of_term: np.ndarray) -> np.ndarray:
-    """One id per token of (term, position), whatever the place in the pack."""
-    numbers = np.concatenate([[999], number_of_term])[packed["segments"]]
-    return (numbers * 100 + packed["positions"]).astype(np.uint32)
-
-
-@partial(jax.jit, static_argnums=(4, 5))
-def pooled(bert, tokens, positions, segments, num_terms, pooling, ids=None):
-    return bert.term_vectors(tokens, positions, segments, num_terms, pooling, ids)
-
-
 @pytest.mark.parametrize("rate", ["hidden_dropout", "attention_dropout", "mlp_dropout", None])
 def test_dropout_follows_the_term_wherever_it_is_packed(bert, terms, rate):
     """Of each rate alone, and of all."""
@@ -166,17 +122,7 @@ def test_dropout_follows_the_term_wherever_it_is_packed(bert, terms, rate):
         config = dataclasses.replace(bert.config, **{rate: 0.2})
     graph, _ = split_encoder(abstract_bert(config))
     dropping = merge_encoder(graph, split_encoder(bert)[1])
-    tokens, start = (part[:n] for part, n in zip(terms, (terms[1][6], 7), strict=True))
-    order = np.array([3, 0, 5, 4, 2, 1])
-    shuffled = np.concatenate([tokens[start[i] : start[i + 1]] for i in order])
-    shuffled_start = np.concatenate([[0], np.cumsum(np.diff(start)[order])])
-    first, second = pack_rows(tokens, start, 12), pack_rows(shuffled, shuffled_start, 16)
-    vectors = pooled(dropping, *first.values(), 6, "mean", ids_of(first, np.arange(6)))
-    moved = pooled(dropping, *second.values(), 6, "mean", ids_of(second, order))
-    np.testing.assert_allclose(vectors[order], moved, rtol=0, atol=1e-5)
-    plain = pooled(dropping, *first.values(), 6, "mean")
-    assert (np.abs(vectors - plain).max(axis=1) > 1e-2).all()
-    np.testing.assert_allclose(plain, pooled(bert, *first.values(), 6, "mean"), atol=1e-6)
+    check_dropout(bert, dropping, *terms)
 
 
 def test_cls_is_the_final_state_of_the_first_token_with_dropout_too(bert, terms):

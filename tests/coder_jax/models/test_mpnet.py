@@ -1,17 +1,20 @@
 """MPNet and DistilBERT: vectors and gradients as of transformers, packed rows, dropout, files."""
 
 import json
-from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from safetensors.numpy import load_file
 from tiny_mpnet import write_model
 from tiny_roberta import TEXTS
-from transformers_twin import check_vectors, encode, poolings, torch_vectors
+from transformers_twin import (
+    check_dropout,
+    check_gradients,
+    check_neighbours,
+    check_vectors,
+    encode,
+)
 
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.folder import export_encoder
@@ -20,7 +23,6 @@ from coder_jax.models.hf_weights import (
     abstract_bert,
     first_layers,
     load_bert,
-    name_table,
     read_config,
     to_hf,
 )
@@ -90,40 +92,7 @@ def test_another_name_of_gelu_is_read(folder):
 
 @pytest.mark.parity
 def test_gradients_of_every_weight_equal_those_of_pytorch(folder, bert, terms):
-    """As for ModernBERT: PyTorch in float64, each term alone; in units of the largest element."""
-    model = reference(folder, dtype=torch.float64)
-    tokens, start = terms
-    count = len(start) - 1
-    packed = {k: jnp.asarray(v) for k, v in pack_rows(tokens, start, 128).items()}
-    target = np.random.default_rng(0).normal(size=(count, 32)).astype(np.float32)
-    graph, params = nnx.split(bert, nnx.Param)
-
-    @jax.jit
-    def gradients(params):
-        def loss(params):
-            v = nnx.merge(graph, params).term_vectors(*packed.values(), count, "mean")
-            return jnp.sum(target * v / jnp.linalg.norm(v, axis=-1, keepdims=True))
-
-        return jax.grad(loss)(params)
-
-    mean = torch_vectors(model, tokens, start)[poolings(bert).index("mean")]
-    unit = torch.nn.functional.normalize(mean, dim=-1)
-    torch.sum(torch.from_numpy(target).double() * unit).backward()
-    theirs = {name: p.grad for name, p in model.named_parameters() if "pooler" not in name}
-    ours = dict(nnx.to_flat_state(gradients(params)))
-    table = name_table(bert.config, pooler=False)
-    assert {weight.hf_name for weight in table} == theirs.keys()
-    for weight in table:
-        mine = np.asarray(ours[weight.path][...])
-        if weight.part is not None:
-            mine = np.split(mine, 3, axis=-1)[weight.part]
-        mine, wanted = mine.T if weight.transposed else mine, theirs[weight.hf_name].numpy()
-        scale = np.abs(wanted).max()
-        if "attention.attn.k.bias" in weight.hf_name or "k_lin.bias" in weight.hf_name:
-            assert np.abs(mine).max() < 1e-5 and scale < 1e-9, "softmax takes no notice of it"
-            continue
-        assert np.abs(mine - wanted).max() < 1e-5 * scale, weight.hf_name
-        assert scale > 1e-4, weight.hf_name  # the comparison says something
+    check_gradients(bert, reference(folder, dtype=torch.float64), *terms)
 
 
 @pytest.mark.parity
@@ -136,13 +105,7 @@ def test_distances_are_in_the_classes_of_transformers():
 
 
 def test_a_term_does_not_feel_its_neighbours_in_the_row(bert, terms):
-    tokens, start = terms
-    packed = pack_rows(tokens, start, 128)
-    changed = dict(packed, tokens=np.where(packed["segments"] == 4, 5, packed["tokens"]))
-    before = encode(bert, *packed.values(), len(start) - 1)
-    after = encode(bert, *changed.values(), len(start) - 1)
-    same = (np.asarray(before) == np.asarray(after)).all(axis=(0, 2))
-    assert same.tolist() == [i != 3 for i in range(len(start) - 1)]
+    check_neighbours(bert, *terms)
 
 
 @pytest.mark.parity
@@ -158,31 +121,10 @@ def test_packed_equals_alone(bert, terms):
         np.testing.assert_allclose(packed[:, number], vectors[:, 0], rtol=0, atol=1e-5)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def pooled(bert, tokens, positions, segments, num_terms, pooling, ids=None):
-    return bert.term_vectors(tokens, positions, segments, num_terms, pooling, ids)
-
-
 def test_dropout_follows_the_term_wherever_it_is_packed(bert, terms):
     graph, _ = split_encoder(abstract_bert(bert.config.with_dropout(0.2)))
     dropping = merge_encoder(graph, split_encoder(bert)[1])
-    tokens, start = (part[:n] for part, n in zip(terms, (terms[1][6], 7), strict=True))
-    order = np.array([3, 0, 5, 4, 2, 1])
-    shuffled = np.concatenate([tokens[start[i] : start[i + 1]] for i in order])
-    shuffled_start = np.concatenate([[0], np.cumsum(np.diff(start)[order])])
-    longest = int(np.diff(start).max())
-    first = pack_rows(tokens, start, longest)
-    second = pack_rows(shuffled, shuffled_start, longest + 9)
-
-    def ids(packed, numbers):
-        of_token = np.concatenate([[999], numbers])[packed["segments"]]
-        return (of_token * 200 + packed["positions"]).astype(np.uint32)
-
-    vectors = pooled(dropping, *first.values(), 6, "mean", ids(first, np.arange(6)))
-    moved = pooled(dropping, *second.values(), 6, "mean", ids(second, order))
-    np.testing.assert_allclose(vectors[order], moved, rtol=0, atol=1e-5)
-    plain = pooled(dropping, *first.values(), 6, "mean")
-    assert (np.abs(vectors - plain).max(axis=1) > 1e-2).all()
+    check_dropout(bert, dropping, *terms)
 
 
 def test_weights_come_back_bit_by_bit_under_the_same_names(folder, bert):

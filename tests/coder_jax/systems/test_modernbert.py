@@ -149,7 +149,7 @@ def test_a_ranker_of_pairs_needs_token_types(model):
     config = json.loads((model / "config.json").read_text())
     about = EncoderOfRun(config=config, pooler=False, license=None)
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs.*: use a BERT"):
-        RankSystem().start_to_record(about, None)
+        RankSystem.content.start_of(about, None)
 
 
 def test_one_with_word_pieces_gets_more_of_them(tmp_path, capsys):

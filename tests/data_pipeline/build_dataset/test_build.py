@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from quaero_corpus import write_quaero
-from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
-from tiny_ontology import write_ontology
+from tiny_build import left_behind, manifest_of, write_tokenizer
 from tiny_rrf import tiny_files, write_release
 
 from data_pipeline.batches.draws import _word_piece_sets
@@ -18,21 +17,6 @@ from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.filters import Filters
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return write_tokenizer(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def ontology(tmp_path_factory) -> Path:
-    return write_ontology(tmp_path_factory.mktemp("obo") / "tiny.obo")
-
-
-@pytest.fixture
-def options(model, ontology, tmp_path) -> BuildOptions:
-    return small_build(ontology, model, tmp_path / "out")
 
 
 def test_command_on_rrf(model, tmp_path, capsys):
@@ -341,24 +325,8 @@ def test_a_table_of_your_own_with_relations_beside_it(model, tmp_path, capsys, w
 # Whole concepts held out of a dataset by the command.
 
 
-@pytest.fixture(scope="module")
-def model_of_held_out_concepts(tmp_path_factory):
-    return write_tokenizer(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def ontology_of_held_out_concepts(tmp_path_factory):
-    return write_ontology(tmp_path_factory.mktemp("obo") / "tiny.obo")
-
-
-def test_whole_concepts_are_held_out_before_synonyms_are(
-    model_of_held_out_concepts, ontology_of_held_out_concepts, tmp_path
-):
-    options = small_build(
-        ontology_of_held_out_concepts, model_of_held_out_concepts, tmp_path / "out"
-    )
-    options = replace(options, hold_out_concepts=30)
-    out = build_dataset(options)
+def test_whole_concepts_are_held_out_before_synonyms_are(options):
+    out = build_dataset(replace(options, hold_out_concepts=30))
     manifest = manifest_of(out)
     assert manifest["held_out_concepts"] == {"concepts": 30, "terms": 60}
     assert manifest["held_out"]["mentions"] == 100
@@ -375,18 +343,16 @@ def test_whole_concepts_are_held_out_before_synonyms_are(
         build_dataset(replace(options, hold_out_concepts=2500, overwrite=True))
 
 
-def test_held_out_concepts_of_a_list_of_phrases(
-    model_of_held_out_concepts, tmp_path, ontology_of_held_out_concepts, capsys, write
-):
+def test_held_out_concepts_of_a_list_of_phrases(model, tmp_path, ontology, capsys, write):
     phrases = write("names.tsv", "name\tcount\nacute attack 4\t9\nPain of limb 4\t8\n")
     out = tmp_path / "out"
     arguments = [
         "--source",
-        str(ontology_of_held_out_concepts),
+        str(ontology),
         "--out",
         str(out),
         "--tokenizer",
-        str(model_of_held_out_concepts),
+        str(model),
     ]
     asked = ["--hold-out-concepts", "1", "--hold-out-phrases", str(phrases)]
     assert main([*arguments, *asked]) == 0

@@ -4,34 +4,17 @@ import fcntl
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_build import left_behind, manifest_of, small_build, write_tokenizer
+from tiny_build import left_behind, manifest_of
 from tiny_ontology import write_ontology
 
 from data_pipeline.build_dataset.build import build_dataset
-from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset import write as write_dataset
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return write_tokenizer(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def ontology(tmp_path_factory) -> Path:
-    return write_ontology(tmp_path_factory.mktemp("obo") / "tiny.obo")
-
-
-@pytest.fixture
-def options(model, ontology, tmp_path) -> BuildOptions:
-    return small_build(ontology, model, tmp_path / "out")
 
 
 class Killed(BaseException):

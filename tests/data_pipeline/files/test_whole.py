@@ -20,7 +20,6 @@ from devices import FULL, NULL, device
 
 from data_pipeline.files.whole import (
     _ALIGNMENT,
-    _is_aligned,
     aligned,
     beside,
     is_stdout,
@@ -497,16 +496,8 @@ def test_arrays_begin_at_a_multiple(shape, dtype):
     for _ in range(5):  # one may by chance
         array = aligned(shape, dtype)
         assert array.shape == np.empty(shape).shape and array.dtype == dtype
-        assert array.ctypes.data % _ALIGNMENT == 0 and _is_aligned(array) and array.flags.writeable
+        assert array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable
 
 
 def test_nothing_has_its_shape():
     assert aligned(0, np.int32).shape == (0,) and aligned((0, 4), np.float32).shape == (0, 4)
-
-
-def test_what_is_not_aligned():
-    array = aligned((8, 32), np.float32)
-    assert (
-        _is_aligned(array[1:]) and not _is_aligned(array[:, 1:]) and not _is_aligned(array[:, :16])
-    )
-    assert not _is_aligned(array.reshape(-1)[1:])

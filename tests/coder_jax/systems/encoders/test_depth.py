@@ -281,7 +281,7 @@ def test_twelve_layers_as_by_hand(tmp_path):
     bert, hf_config, _ = load_bert(model)
     structure, encoder = split_encoder(bert)
     system = short.system
-    about = system.start_to_record(
+    about = system.content.start_of(
         EncoderOfRun(config=hf_config, pooler=False, license=None), source.manifest
     )
     shapes, _ = system.shapes(about)

@@ -516,7 +516,7 @@ def test_an_encoder_without_token_types_is_refused(lists):
     system = config_of("rank", lists, "x").system
     with pytest.raises(BadInput, match="has 1 token type; a ranker reads pairs"):
         config = TINY.to_hf() | {"type_vocab_size": 1}
-        system.start_to_record(EncoderOfRun(config=config, pooler=False, license=None), None)
+        system.content.start_of(EncoderOfRun(config=config, pooler=False, license=None), None)
 
 
 @pytest.mark.parametrize(
