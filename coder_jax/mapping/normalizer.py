@@ -1,4 +1,7 @@
-"""Normalization of mentions: same string first, then nearest term, or no answer and the reason."""
+"""Normalization of mentions: same string first, then nearest term, or no answer and the reason.
+
+Each answer gets its status here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a run, and the optimizer that changes it."""
+"""The state of a run, and the optimizer that changes it, with its learning rate."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The project's JSON files: their kinds, the types of their content, and typed reading."""
+"""The project's JSON files: their kinds and versions, the types of their content, typed reading."""
 
 from __future__ import annotations
 
