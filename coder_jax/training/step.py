@@ -128,23 +128,24 @@ def _numbers(config: Config) -> dict[str, np.ndarray]:
     compilation takes minutes on an accelerator.
     """
     optimizer = config.optimizer
-    return {
-        "seed": np.array(config.system.batch.seed % 2**32, np.uint32),
+    numbers = {
         "learning_rate": np.array(optimizer.learning_rate, np.float32),
         "warmup_steps": np.array(optimizer.warmup_steps, np.int32),
         "steps": np.array(optimizer.steps, np.int32),
     }
+    if batch := getattr(config.system, "batch", None):  # `System` asks for none
+        numbers["seed"] = np.array(batch.seed % 2**32, np.uint32)
+    return numbers
 
 
 def _with_numbers(config: Config, numbers: Mapping[str, Any]) -> Config:
     """The configuration with the values of `_numbers` in their places."""
-    schedule = {name: value for name, value in numbers.items() if name != "seed"}
-    batch = dataclasses.replace(config.system.batch, seed=numbers["seed"])
-    return dataclasses.replace(
-        config,
-        system=dataclasses.replace(config.system, batch=batch),
-        optimizer=dataclasses.replace(config.optimizer, **schedule),
-    )
+    schedule, system = dict(numbers), config.system
+    if "seed" in schedule:
+        batch = dataclasses.replace(system.batch, seed=schedule.pop("seed"))
+        system = dataclasses.replace(system, batch=batch)
+    optimizer = dataclasses.replace(config.optimizer, **schedule)
+    return dataclasses.replace(config, system=system, optimizer=optimizer)
 
 
 def _mean_over_passes(
