@@ -684,8 +684,9 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
     taken = [name for name in columns if name.strip().casefold() in added]
     if taken:
         raise BadInput(
-            f"{options.mentions} has a column {taken[0]!r} already, and one of this name (in "
-            "whatever case) would be added; rename it, or give --prefix coded_ to have the new ones called coded_concept and so on"
+            f"{options.mentions} has a column {taken[0]!r} already, and one of this name (in any "
+            "case) would be added; rename it, or give --prefix coded_ to have the new ones called "
+            "coded_concept and so on"
         )
     return table, column
 
