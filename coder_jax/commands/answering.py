@@ -149,8 +149,8 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
 
 
 TERMS_TO_SEARCH = (
-    "terms to search (a table with the columns term and concept, a dataset folder, an ontology, or "
-    "the MRCONSO.RRF of a release)"
+    "terms to search (a table with the columns term and concept, a dataset folder, an ontology, "
+    "the MRCONSO.RRF of a release, or a download from Athena)"
 )
 
 

@@ -74,8 +74,18 @@ class DiffOptions(DictionaryOptions):
     new: Annotated[str, Flag("the later release", "NEW", name="")]
     decided: Annotated[
         Path,
-        Flag("decisions that the --review page saved, or a file of Usagi or SSSOM", "CSV"),
+        Flag(
+            "decisions that the --review page saved, a file of Usagi or SSSOM, or a list that was "
+            "coded with decisions, with --column",
+            "CSV",
+        ),
     ]
+    column: Annotated[str, Flag("of a coded list: the column that has the terms", "NAME")] = (
+        "mention"
+    )
+    code_column: Annotated[
+        str | None, Flag("of a coded list: the column that has your codes", "NAME")
+    ] = None
     out: Annotated[
         Path | None,
         Flag("file to write, .csv, .tsv or .xlsx (default: tab-separated, on stdout)", "FILE"),
@@ -83,6 +93,10 @@ class DiffOptions(DictionaryOptions):
     encoding: Annotated[
         str | None, Flag("encoding of files that are not UTF-8, such as cp1252 (Excel)", "NAME")
     ] = None
+
+    prefix: Annotated[
+        str, Flag("of a coded list: what stands before the names of the added columns", "TEXT")
+    ] = ""
 
 
 OPTIONS = DiffOptions
@@ -127,7 +141,13 @@ def run(options: DiffOptions) -> int:
         if not is_stream(options.out):
             given: dict[str, str | Path | None] = {"OLD": options.old, "NEW": options.new}
             check_not_input(options.out, "--out", given | {"--decided": options.decided})
-    decisions = read_decisions(options.decided, options.encoding).made
+    decisions = read_decisions(
+        options.decided,
+        options.encoding,
+        column=options.column,
+        code_column=options.code_column,
+        prefix=options.prefix,
+    ).made
     if not decisions:
         raise BadInput(f"{options.decided}: found no decision; expected accepted or rejected ones")
     concepts = {concept for decision in decisions.values() for concept in decision.concepts}

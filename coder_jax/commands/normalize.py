@@ -679,11 +679,14 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
             "them holds the terms"
         )
     column = table.find_column(options.column or columns[0], "--column")
-    taken = [name for name in _added(options) if name in columns]
+    # Spreadsheets, databases and readers of decisions take Code and code for one name.
+    added = {name.casefold() for name in _added(options)}
+    taken = [name for name in columns if name.strip().casefold() in added]
     if taken:
         raise BadInput(
-            f"{options.mentions} has a column {taken[0]!r} already, which would be added; rename "
-            "it, or give --prefix coded_ to have the new ones called coded_concept and so on"
+            f"{options.mentions} has a column {taken[0]!r} already, and one of this name (in any "
+            "case) would be added; rename it, or give --prefix coded_ to have the new ones called "
+            "coded_concept and so on"
         )
     return table, column
 

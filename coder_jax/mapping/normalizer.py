@@ -89,7 +89,7 @@ n/a|n.a.|n. a.|na|nil|none|null|nan|empty|blank|missing|unknown|unk|not known|no
 not available|not specified|not stated|not recorded|not documented|not done|no data|no entry
 no information|to be confirmed|to be determined|tbc|tbd|todo|test|xxx|xx|same|ditto|as above
 k.a.|k. a.|ka|keine angabe|keine angaben|keine|nicht bekannt|unbekannt|nicht anwendbar|entfällt
-nicht zutreffend|leer|fehlt|siehe oben|s.o.|s. o.|dito
+nicht zutreffend|leer|fehlt|n.b.|n. b.|o.b.|o. b.|ohne befund|siehe oben|s.o.|s. o.|dito
 s/o|sans objet|non applicable|non renseigné|non renseignée|non précisé|non précisée|aucun|aucune
 inconnu|inconnue|néant|idem|nsp|voir ci-dessus
 no aplica|no disponible|desconocido|desconocida|ninguno|ninguna|sin datos|sin especificar|ídem

@@ -72,7 +72,7 @@ def _kind_of_release(names: Iterable[str]) -> _Kind | None:
         return _Kind.RRF
     if any(name.removeprefix("x").startswith("sct2_concept_") for name in lower):
         return _Kind.SNOMED
-    if {"concept.csv", "vocabulary.csv"} <= set(lower):
+    if "concept.csv" in lower:
         return _Kind.OMOP
     return _Kind.LOINC if "loinc.csv" in lower else None
 

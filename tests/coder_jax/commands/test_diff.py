@@ -117,6 +117,14 @@ def test_what_an_ontology_says_of_its_terms(run_diff, write):
     assert "10 decisions: 1 gone, 2 replaced, 1 renamed, 1 better match, 1 in neither; 4 as" in said
 
 
+def test_a_coded_list_has_decisions(run_diff, write):
+    columns = "Term,Nr,x_concept,x_rank,x_status,x_reason,x_decided_by,x_decided_on,x_decision_note"
+    decided = f"{columns}\nheart,7,X:3,1,decided,,Anna,2026-03-01,\n"
+    flags = ("--column", "Term", "--code-column", "Nr", "--prefix", "x_")
+    rows, _ = run_diff(write("old.obo", OLD), write("new.obo", NEW), decided, *flags)
+    assert seen(rows, "mention", "code", "change") == [("heart", "7", "gone")]
+
+
 def test_an_acronym_in_other_letters_is_no_better_match(run_diff, write):
     decided = "TIA,,,rejected,,,\ntia,,,rejected,,,\n"
     rows, _ = run_diff(write("old.obo", OLD), write("new.obo", NEW), HEAD + decided)

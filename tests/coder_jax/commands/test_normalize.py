@@ -652,6 +652,12 @@ def test_all_is_checked_before_anything_is_encoded(
     assert not (files / "coded.csv").exists()
 
 
+def test_a_column_that_differs_from_an_added_one_in_case_alone(run_of_normalize_tables, files):
+    (files / "list.csv").write_text("Code,local term\n1,fever\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"has a column 'Code' already.*--prefix"):
+        run_of_normalize_tables("--column", "local term", given="list.csv")
+
+
 def test_a_coded_list_is_not_coded_over(run_of_normalize_tables, files):
     run_of_normalize_tables("--column", "local term")
     with pytest.raises(BadInput, match=r"has a column 'concept' already.*--prefix"):
@@ -668,7 +674,9 @@ def test_a_coded_list_is_not_coded_over(run_of_normalize_tables, files):
 def test_a_forgotten_dictionary_is_said(files, minilm_path, monkeypatch, arguments):
     monkeypatch.chdir(files)
     words = ["--model", str(minilm_path), "--column", "local term", *arguments, "list.csv"]
-    with pytest.raises(BadInput, match="^--dictionary is missing, and .* has no classes; expected"):
+    with pytest.raises(
+        BadInput, match="^--dictionary is missing, and .* has no classes; expected .*Athena"
+    ):
         normalize.run(parsed(normalize.OPTIONS, words)[0])
 
 

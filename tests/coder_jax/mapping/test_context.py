@@ -60,6 +60,7 @@ def rules():
         ("keine Übelkeit", "negated", "Übelkeit"),
         ("kein Anhalt für Thrombose", "negated", "Thrombose"),
         ("V.a. Pneumonie", "possible", "Pneumonie"),
+        ("DD Pneumonie", "possible", "Pneumonie"),
         ("Z.n. Appendektomie", "history", "Appendektomie"),
         ("Z. n. Hüft-TEP rechts", "history", "Hüft-TEP rechts"),
         ("Ausschluss Pneumonie", "negated", "Pneumonie"),

@@ -316,6 +316,8 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         ("[none]", "a placeholder"),
         ("Unknown", "a placeholder"),
         ("k.A.", "a placeholder"),
+        ("n.b.", "a placeholder"),
+        ("o.B.", "a placeholder"),
         ("Keine  Angabe", "a placeholder"),
         ("non renseigné", "a placeholder"),
         ("see attached letter", "a placeholder"),

@@ -1,5 +1,6 @@
 """OMOP's vocabularies from Athena: names, synonyms, relations, invalid and standard concepts."""
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -168,6 +169,13 @@ def test_a_table_of_concepts_under_any_name_is_a_dictionary(download, tmp_path):
 def test_a_dictionary_of_one_domain_and_vocabulary(download):
     chosen = read_dictionary(download, None, ["RxNorm"], types=["Ingredient"], raw=True)
     assert sorted(chosen.terms) == ["acetylsalicylic acid", "aspirin"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_download_without_its_table_of_vocabularies(download, packed):
+    (download / "VOCABULARY.csv").unlink()
+    path = Path(shutil.make_archive(str(download), "zip", download)) if packed else download
+    assert "aspirin" in read_dictionary(path, standard=True, raw=True).terms
 
 
 def test_only_omop_has_standard_concepts(tmp_path):
