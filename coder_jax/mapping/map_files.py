@@ -178,7 +178,8 @@ def _pairs(
         decision = decisions[row]
         comment = decision.note if decision else ""
         if decision is None or decision.is_open:
-            comment = comment or "; ".join(filter(None, (answer.reason, *answer.context)))
+            context = [kind for kind in answer.context if kind not in answer.reason]
+            comment = comment or "; ".join(filter(None, (answer.reason, *context)))
         count = counts[code, term]
         pair = _Pair(row, code, term, count, answer, "", "", (), 0.0, comment, decision)
         if answer.concept is None:

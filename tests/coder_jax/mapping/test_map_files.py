@@ -111,11 +111,11 @@ def test_source_to_concept_map(written):
     assert targets[2:4] == [("1112807", "RxNorm"), ("0", "None")]
 
 
+@pytest.mark.parametrize("reason", ["", "context: negated"])
 @pytest.mark.parametrize("status", ["tied", "doubtful", "differs", "in context"])
-def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status):
-    answer = Answer(
-        "no fever", Status(status), [Candidate("437663", "Fever", 0.9)], context=("negated",)
-    )
+def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status, reason):
+    fever = [Candidate("437663", "Fever", 0.9)]
+    answer = Answer("no fever", Status(status), fever, reason=reason, context=("negated",))
     terms = local_terms("list", ["no fever"], {}, None)
     for form in FORMS:
         write_map(form, tmp_path / form, [answer], DICTIONARY, terms, [None])
@@ -123,7 +123,7 @@ def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status):
     assert (row["target_concept_id"], row["target_vocabulary_id"]) == ("0", "None")
     (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
     assert (row["mappingStatus"], row["conceptId"]) == ("UNCHECKED", "437663")
-    assert row["comment"] == "negated"
+    assert row["comment"] == (reason or "negated")
     assert "\tskos:relatedMatch\tconcept:437663\t" in (tmp_path / "sssom").read_text()
 
 
