@@ -472,8 +472,8 @@ def check_decisions(decisions: Decisions, dictionary: Dictionary) -> None:
         more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
         raise BadInput(
             f"{decisions.source}: found {', '.join(shown)}{more}, which {dictionary.source} does "
-            "not have; expected concepts of the dictionary: give the one that was reviewed with; if "
-            "this is a newer release, let `coder-jax diff OLD NEW --decided` say what became of "
+            "not have; expected concepts of the dictionary: give the one that was reviewed with; "
+            "if this is a newer release, let `coder-jax diff OLD NEW --decided` say what became of "
             "them, and change them or take these rows out"
         )
 
