@@ -86,6 +86,9 @@ class DiffOptions(DictionaryOptions):
     code_column: Annotated[
         str | None, Flag("of a coded list: the column that has your codes", "NAME")
     ] = None
+    prefix: Annotated[
+        str, Flag("of a coded list: what stands before the names of the added columns", "TEXT")
+    ] = ""
     out: Annotated[
         Path | None,
         Flag("file to write, .csv, .tsv or .xlsx (default: tab-separated, on stdout)", "FILE"),
@@ -93,10 +96,6 @@ class DiffOptions(DictionaryOptions):
     encoding: Annotated[
         str | None, Flag("encoding of files that are not UTF-8, such as cp1252 (Excel)", "NAME")
     ] = None
-
-    prefix: Annotated[
-        str, Flag("of a coded list: what stands before the names of the added columns", "TEXT")
-    ] = ""
 
 
 OPTIONS = DiffOptions
