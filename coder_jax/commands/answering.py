@@ -86,9 +86,9 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
     context: Annotated[
         ContextMode,
         Flag(
-            "what becomes of a mention such as 'no fever' or 'mother had cancer', unless the "
-            "dictionary has a term that says so: no concept (leave-out), that of the name in it, "
-            "such as fever (code), or that of the mention as it stands (keep)"
+            "what a mention such as 'no fever' or 'mother had cancer' gets, unless the dictionary "
+            "has it as a term: no concept (leave-out), the concept of the name in it, such as "
+            "fever (code), or that of the mention as it stands (keep)"
         ),
     ] = "leave-out"
     context_rules: Annotated[

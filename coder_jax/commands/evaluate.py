@@ -5,16 +5,16 @@ It prints a table, and writes all scores, with how they were measured, as JSON.
 The encoder is a folder or a hub id: an export of ours, or any BERT, XLM-R, ModernBERT or MPNet of
 Hugging Face; or, with --vectors-of, a file of word vectors (a term is the mean of its words) or of
 concept vectors, keyed by CUI; or a folder of skip-grams, whose names stand for themselves
-(--vectors-of names). What has no vector is counted. A benchmark is
+(--vectors-of names). Terms without a vector are counted. A benchmark is
 
 BENCHMARKS
 
-What a file is shows in its content. A benchmark that is called cadec, psytar, mantra, mcsm, ddbrc,
-quaero, ncbi, bc5cdr, chip, umnsrs-sim, umnsrs-rel or mayosrs gets the papers' own rows beside it,
-marked as published.
+The content of a file tells its format. A benchmark that is called cadec, psytar, mantra, mcsm,
+ddbrc, quaero, ncbi, bc5cdr, chip, umnsrs-sim, umnsrs-rel or mayosrs gets the papers' own rows
+beside it, marked as published.
 
 acc@k is the share of mentions whose gold concept is among the k concepts with the nearest terms.
-Concepts that are equally near are counted as the mean over their orders. Mentions whose gold
+Ties count in part: a right concept that is as near as one other counts a half. Mentions whose gold
 concept has no term in the dictionary, also after merged CUIs have been replaced (--retired-cuis),
 are unreachable: they count as wrong, and a second row has the scores of the others.
 
@@ -201,8 +201,9 @@ class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOp
     vectors_of: Annotated[
         Literal["words", "names", "concepts"] | None,
         Flag(
-            "score vectors of words, names or concepts; --model is a file in word2vec's formats or "
-            "cui2vec's, or a folder of `python -m data_pipeline.skip_gram` (names only there)"
+            "score vectors of words, names or concepts, not an encoder; --model is a file in "
+            "word2vec's formats or cui2vec's, or a folder of `python -m data_pipeline.skip_gram` "
+            "(names only there)"
         ),
     ] = None
     dictionary: Annotated[
@@ -227,9 +228,10 @@ class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOp
     retired_cuis: Annotated[
         str | None,
         Flag(
-            "replace merged CUIs of gold and dictionary; MRCUI.RRF, a dataset's retired_cuis.tsv, "
-            "or a TSV file of old<TAB>new. With concept vectors a CUI without a vector gets that "
-            "of what it was merged into (default: that of the dictionary; none: no list)",
+            "list of merged CUIs, to replace them in the right answers and in the dictionary; "
+            "MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new. With concept "
+            "vectors a CUI without a vector gets that of what it was merged into (default: the "
+            "dictionary's own list; none: replace nothing)",
             "FILE",
         ),
     ] = None

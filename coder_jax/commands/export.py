@@ -1,4 +1,4 @@
-"""Export a training run as a Hugging Face folder, and perhaps upload it.
+"""Export a training run as a folder that Hugging Face's libraries open; upload it if asked.
 
 The folder opens with transformers (AutoModel, AutoTokenizer), sentence-transformers and
 coder_jax.TermEncoder. It holds safetensors weights, the tokenizer, the pooling, a model card with
@@ -64,7 +64,7 @@ class ExportOptions:
     average: Annotated[
         int | None,
         Flag(
-            "average the encoders of so many checkpoints, the last being that of --step",
+            "average the encoders of so many checkpoints, up to that of --step",
             "CHECKPOINTS",
         ),
     ] = None
@@ -72,9 +72,9 @@ class ExportOptions:
         str | None,
         Flag(
             "average with the encoder before training (1: only the trained one, 0: only the old "
-            "one). After a long run 0.6 to 0.8 keeps the new names and what the old encoder knew. "
-            "auto: the weight that is best on the names of --heldout and not below the start on a "
-            "second set (--not-below)",
+            "one, auto: chosen by --heldout). After a long run 0.6 to 0.8 keeps the new names and "
+            "what the old encoder knew. auto takes the weight that is best on the names of "
+            "--heldout and not below the start on a second set (--not-below)",
             "WEIGHT",
         ),
     ] = None

@@ -2,8 +2,9 @@
 
 Two lists say what is scored: models.toml has a [[model]] for each row, and sets.toml a [[set]] for
 each column. Without them, the lists of this project are taken, which have the public encoders of
-the field and the sets that its papers report, with where each is had. What is not on this machine
-is told and left out. An encoder of the Hugging Face Hub is fetched, unless HF_HUB_OFFLINE=1 is set.
+the field and the sets that its papers report, and say where to get each. What is not on this
+machine is named and left out. An encoder of the Hugging Face Hub is fetched, unless
+HF_HUB_OFFLINE=1 is set.
 
 A [[model]] has a name and a model (a folder, a hub id, or a file of vectors with vectors_of); and
 where it needs them pooling, prompt, cleaning, max_length, attend_padding, backend, licence. With
@@ -13,13 +14,13 @@ backend = "strings" no encoder is needed: the model is "exact match", "edit dist
 retired_cuis, options (of `evaluate`, such as given_groups; files in them are below --data), score
 (the one to show), language, counts (the published ones, which are checked).
 
-DIR gets board.html (a page that sorts, with a picture of size, speed and score), board.csv,
+DIR gets board.html (a table to sort, with a picture of size, speed and score), board.csv,
 board.json, board.tex (booktabs) and board.md; each score has its 95 % interval, and with
 --compare-to the difference from one row by the paired test of `evaluate --compare`. times.json
 alone holds times, from which those files take them. cells/ holds a file for each score.
 
-What was stopped or killed goes on when the same command is given again. A score is computed anew
-only if the files of its encoder or set, or its settings in the lists, have changed. Other lists
+The same command continues what was stopped or killed. A score is computed anew only if the files
+of its encoder or set, or its settings in the lists, have changed. Other lists
 with the same DIR add rows and columns. Vectors of a dictionary are made once for each encoder, and
 shared between sets (see `evaluate --help`).
 

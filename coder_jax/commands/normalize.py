@@ -18,13 +18,13 @@ How a mention is answered:
      is missing, wrong or too many, or two are swapped, and the dictionary has that word nowhere.
   4. Else the concept that is nearest by the encoder's vectors and by the letters ("near", or
      "doubtful" where its confidence is below 0.5). --min-similarity leaves out what is too far.
-     --precision 0.9 leaves out so much that of ten answers nine are right, as it was measured on
-     terms whose concept is known: `evaluate --cutoffs` makes that table.
+     --precision 0.9 leaves out what is uncertain, so that about nine of ten answers are right. It
+     takes the cut-offs that `evaluate --cutoffs` has measured on terms whose concept is known.
   5. Numbers with units, sides, types and grades, Greek letters, and opposites such as acute and
      chronic are compared: a nearest concept that contradicts the mention is passed over for the
      next that does not. Where there is none near, the status is "differs" and the reason says in
-     what ("differs: strength"); such an answer never passes --precision. What the concept lacks is
-     told, too ("lost: side").
+     what ("differs: strength"); such an answer never passes --precision. A value that the concept
+     lacks is named, too ("lost: side").
   6. "no fever", "rule out pneumonia", "mother had breast cancer", "s/p stroke" have no answer,
      unless a term of the dictionary says so itself: the column context tells why. With --context
      code they get the concept of the name, with the status "in context", never "exact".
@@ -241,8 +241,8 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
     code_column: Annotated[
         str | None,
         Flag(
-            "column of the list that has your codes: each code and text is decided on its own, and "
-            "--map-file writes it (default: sourceCode, or the text alone counts)",
+            "column of the list that has your codes: decisions are then on a code and a text, and "
+            "--map-file writes the codes (default: sourceCode; without one the text alone counts)",
             "NAME",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""Put all there is to see of an encoder into one HTML file: scores, curves, maps, neighbours.
+"""Make one HTML page about an encoder: scores, learning curves, maps of terms, nearest terms.
 
 The file needs neither network nor server: open it, mail it, keep it with the run. It has
 
@@ -94,17 +94,18 @@ class ReportOptions(DictionaryOptions, CacheOptions):
     mentions: Annotated[
         str | None,
         Flag(
-            "mentions to answer. For a model with classes a text file, one mention a line, with "
-            "CUIs behind a tab where these are known (default: those that the dataset of "
-            "--dictionary holds out); for recall and rank a folder of mentions, which for a ranker "
-            "has candidates",
+            "mentions whose answers are shown. For a model with classes a text file, one mention a "
+            "line, with CUIs behind a tab where these are known (default: those that the dataset "
+            "of --dictionary holds out); for recall and rank a folder of mentions, which for a "
+            "ranker has candidates",
             "FILE",
         ),
     ] = None
     ranker: Annotated[
         tuple[str, ...],
         Flag(
-            "rankers of the candidates that --model finds; runs of the recipe rank, or exports",
+            "rankers, to order the candidates that --model finds; runs of the recipe rank, or "
+            "exports",
             "FOLDER",
         ),
     ] = ()
@@ -119,7 +120,7 @@ class ReportOptions(DictionaryOptions, CacheOptions):
     compare: Annotated[
         tuple[str, ...],
         Flag(
-            "other encoders, whose maps are drawn side by side with this one's",
+            "other encoders, whose maps are drawn beside this one's",
             "[NAME=]RUN_OR_MODEL",
         ),
     ] = ()

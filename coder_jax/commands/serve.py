@@ -19,10 +19,10 @@ client of OpenAI's can use the encoder: its address is http://127.0.0.1:8000/v1,
 What is wrong with a request is answered as {"error": {"message": ...}}: 422 for wrong values (400
 below /v1), 413 for more terms or bytes than the limits, 503 while too much is waiting.
 
-It listens to this machine alone (127.0.0.1). With --host 0.0.0.0 everybody who reaches the machine
-may use it: there is no password. Put a proxy that asks for one, and encrypts, in front.
+Only programs on this machine can reach it (127.0.0.1). With --host 0.0.0.0 everybody who reaches
+the machine may use it: there is no password. Put a proxy that asks for one, and encrypts, in front.
 
-SIGTERM or Ctrl-C stops it: requests that have come are answered before, new ones are not taken.
+SIGTERM or Ctrl-C stops it: it answers the requests that have come, and takes no new ones.
 
 Examples:
   python -m coder_jax serve --model runs/demo/export --dictionary runs/demo/dataset

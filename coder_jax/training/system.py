@@ -533,8 +533,8 @@ class Config(Generic[S]):
     system: S
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     start: Annotated[str, Flag(metavar="RUN", name="--from", heading="the start")] = ""
-    """Folder of another run whose parameters this one starts from; the newest ones, or the best if
-    the recipe chooses by a score."""
+    """Folder of another run, to start from all that it learnt (--init takes its encoder alone); its
+    newest checkpoint, or the best if the recipe chooses by a score."""
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:

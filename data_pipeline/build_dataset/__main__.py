@@ -1,4 +1,4 @@
-"""Builds a dataset for training from a terminology: UMLS files, an OBO ontology, SNOMED CT, LOINC,
+"""Build a dataset for training from a terminology: UMLS files, an OBO ontology, SNOMED CT, LOINC,
 or your own table of terms.
 
 Reads the source, filters and cleans its terms, holds synonyms out for evaluation if asked to,

@@ -19,7 +19,7 @@ from coder_jax.export.folder import export_encoder
 from coder_jax.export.onnx_files import add_onnx
 from coder_jax.models.hf_weights import load_bert
 
-PAGES = ("README.md", "docs/index.md", "docs/map.md", "docs/export.md")
+PAGES = ("README.md", "docs/map.md", "docs/export.md")
 MOST_BYTES_OF_A_NOTEBOOK = 20_000
 DICTIONARY = "heart attack\tC1\nchronic renal failure\tC2\npain in limb\tC3\n"
 
