@@ -205,8 +205,8 @@ def coder_v1_eng() -> Config[CoderV1System]:
     """CODER v1, English: BioBERT, 125,000 steps, TransE with corrupted tails (MS+REL).
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
-            --tokenizer dmis-lab/biobert-v1.1 --keep-suppressed --out datasets/umls_eng
-        bash launch/train.sh --recipe coder_v1_eng --data datasets/umls_eng --out runs/coder_v1_eng
+            --tokenizer dmis-lab/biobert-v1.1 --keep-suppressed --out datasets/v1_eng
+        bash launch/train.sh --recipe coder_v1_eng --data datasets/v1_eng --out runs/v1_eng
 
     One week on one RTX 2080 Ti in the paper. Its "1M steps" are read as the released code counts,
     micro-batches of 256 terms of which every eighth is followed by an update: 125,000 updates. That

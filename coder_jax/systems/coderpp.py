@@ -326,8 +326,8 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
             --tokenizer GanjinZero/UMLSBert_ENG --hold-out 2000 --keep-suppressed \\
-            --out datasets/umls_eng
-        bash launch/train.sh --recipe coderpp --data datasets/umls_eng --out runs/coderpp \\
+            --out datasets/coderpp
+        bash launch/train.sh --recipe coderpp --data datasets/coderpp --out runs/coderpp \\
             --search bfloat16
 
     15,872 terms a step. Not trained here: a day on one H200 at the rate that CODER's steps are to

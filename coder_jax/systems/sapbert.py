@@ -140,8 +140,8 @@ def sapbert() -> Config[SapBertSystem]:
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
             --tokenizer microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract --max-length 25 \\
-            --cleaning none --out datasets/umls_eng
-        bash launch/train.sh --recipe sapbert --data datasets/umls_eng --out runs/sapbert
+            --cleaning none --out datasets/sapbert
+        bash launch/train.sh --recipe sapbert --data datasets/sapbert --out runs/sapbert
 
     Its scores in CODER's table: Cadec 54.05, PsyTar 52.45. The released code took 11,792,953 pairs
     of lower-cased names, 46,066 steps; of other data one epoch is its pairs / 256. Not trained
