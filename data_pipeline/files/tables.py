@@ -880,6 +880,12 @@ def write_with_columns(
 # -------------------------------------------------------------------------------------------------
 # Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
+# What spreadsheets show in the place of a value, in English, German, French and other languages.
+SPREADSHEET_ERRORS = frozenset(
+    "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #n/d #nd"
+    " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
+    " #¡div/0! #¡num! #¡nulo! #!valor! #!num! #nome? #rif! #valore! #verw!".split()
+)
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
 _EXACT = 10**15  # Excel keeps 15 digits of a number
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold

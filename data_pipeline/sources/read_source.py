@@ -56,6 +56,8 @@ def _kind_of(path: Path) -> _Kind:
     if path.is_file() and name != "loinc.csv" and not name.endswith(".zip"):
         if omop.is_concepts(path):
             return _Kind.OMOP
+        if loinc.is_loinc(path):
+            return _Kind.LOINC
         if name.endswith((".obo", ".obo.gz")):
             return _Kind.OBO
         if is_rrf_terms(path):
@@ -93,7 +95,8 @@ def _names(path: Path) -> list[str]:
 def is_release(path: Path) -> bool:
     """Whether a path is an ontology, a release or an archive: a source that is no table."""
     is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
-    is_table = path.is_file() and (omop.is_concepts(path) or is_rrf_terms(path))
+    tells = (omop.is_concepts, loinc.is_loinc, is_rrf_terms)
+    is_table = path.is_file() and any(one(path) for one in tells)
     return is_file or is_table or _kind_of_release(_names(path)) is not None
 
 

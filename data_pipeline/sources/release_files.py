@@ -233,6 +233,8 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
         path,
         separator="\t",
         quote_char=None,
+        has_header=False,  # it was checked, and may be in capitals
+        skip_rows=1,
         schema=dict.fromkeys(columns, pl.String),
         glob=False,
     ).select(pl.all().fill_null(""))

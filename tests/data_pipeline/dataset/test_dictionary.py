@@ -633,6 +633,67 @@ MRCONSO_ROWS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("column", "kept", "left_out"),
+    [
+        *(("active", "TRUE", "FALSE"), ("is_active", "yes", "no"), ("Aktiv", "ja", "nein")),
+        *(("inactive", "", "1"), ("obsolete", "false", "true"), ("suppress", "N", "O")),
+        *(("Status", "Active", "Deprecated"), ("invalid_reason", "NULL", "U")),
+    ],
+)
+def test_columns_that_say_which_rows_are_withdrawn(write, capsys, column, kept, left_out):
+    text = f"concept,term,{column}\n1,MI,{kept}\n2,stroke of the heart,{left_out}\n"
+    assert rows_of(read_dictionary(write("d.csv", text))) == [("MI", "1")]
+    assert "d.csv: 1 rows left out, which are not active" in capsys.readouterr().err
+
+
+def test_a_column_of_other_values_withdraws_nothing_and_is_told(write, capsys):
+    text = "concept,term,active,status\n1,MI,1,final\n2,stroke,perhaps,draft\n"
+    assert len(read_dictionary(write("d.csv", text)).terms) == 2
+    told = capsys.readouterr().err
+    assert "the column active has 'perhaps', so it is not read; expected 0" in told
+    assert "status" not in told
+
+
+def test_of_versions_of_a_description_the_newest_counts(write, capsys):
+    header = "id\teffectiveTime\tactive\tconceptId\ttypeId\tterm\n"
+    rows = "1\t2002\t1\t9\t3\tOld\n1\t2015\t0\t9\t3\tOld\n2\t2002\t1\t9\t3\tApoplexie\n"
+    rows += "2\t2016\t1\t9\t3\tApoplexy\n3\t2002\t1\t9\t900000000000550004\tWhat it is\n"
+    assert rows_of(read_dictionary(write("d.txt", header + rows))) == [("Apoplexy", "9")]
+    told = capsys.readouterr().err
+    assert "2 rows left out, of which there are newer versions" in told
+    assert "some of which may be inactive: give the Snapshot folder" in told
+
+
+def test_concepts_of_omop_as_a_database_exports_them(write, capsys):
+    header = "concept_id,concept_name,domain_id,vocabulary_id,concept_code,invalid_reason\n"
+    rows = "7,Ache,Condition,SNOMED,H1,\n8,,Procedure,CPT4,99,\n9,Old,Condition,SNOMED,H2,D\n"
+    dictionary = read_dictionary(write("export.csv", header + rows))
+    assert rows_of(dictionary) == [("Ache", "7")]
+    assert dictionary.about("7").codes == (("SNOMED", "H1"),)
+    assert "1 concepts without a name were left out" in capsys.readouterr().err
+
+
+def test_the_search_of_athena_says_standard_where_others_have_the_concept(write):
+    text = "Id\tCode\tName\tClass\tConcept\tValidity\tDomain\tVocab\n"
+    text += "7\tH1\tAche\tDisorder\tStandard\tValid\tCondition\tSNOMED\n"
+    text += "8\tH2\tOld\tDisorder\tNon-standard\tInvalid\tCondition\tSNOMED\n"
+    dictionary = read_dictionary(write("athena.csv", text))
+    assert rows_of(dictionary) == [("Ache", "7")]
+    assert dictionary.about("7").codes == (("SNOMED", "H1"),)
+
+
+def test_a_table_of_loinc_numbers_and_names(write):
+    text = "LOINC_NUM,LONG_COMMON_NAME,STATUS\n4548-4,HbA1c,ACTIVE\n1-1,Old,DEPRECATED\n"
+    assert rows_of(read_dictionary(write("lab.csv", text))) == [("HbA1c", "4548-4")]
+
+
+@pytest.mark.parametrize("row", ["#N/A,MI", "1,#REF!"])
+def test_an_error_of_a_spreadsheet_is_no_term_and_no_concept(write, row):
+    with pytest.raises(BadInput, match="d.csv:2: found '#(N/A|REF!)' in the column"):
+        read_dictionary(write("d.csv", f"concept,term\n{row}\n"))
+
+
 @pytest.mark.parametrize("name", ["MRCONSO_ENG.RRF", "umls.txt", "umls", "terms.csv.gz"])
 def test_mrconso_by_another_name_is_told_by_its_rows(write, name):
     content = MRCONSO_ROWS.encode()
