@@ -77,6 +77,7 @@ class _Choice:
     keep_suppressed: bool = False
     standard: bool = False
     strict: bool = False  # changes no term, so that `record` does not have it
+    encoding: str | None = None  # of an ontology; likewise
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -454,7 +455,13 @@ def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
 def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
-        source = read_source(path, Path(scratch), standard=choice.standard, strict=choice.strict)
+        source = read_source(
+            path,
+            Path(scratch),
+            standard=choice.standard,
+            strict=choice.strict,
+            encoding=choice.encoding,
+        )
         types = None
         if is_rrf_terms(path):
             types = read_types(path, Path(scratch))
@@ -907,7 +914,7 @@ def read_dictionary(
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
       columns: of a table, the names of its columns "term" and "concept"; one that is not given is
         found.
-      encoding: of a table that is not UTF-8.
+      encoding: of a table or an ontology that is not UTF-8.
 
     Returns:
       the dictionary. For a dataset, a release and a table, `about` says the preferred name of a
@@ -927,6 +934,7 @@ def read_dictionary(
         keep_suppressed,
         standard,
         strict,
+        encoding,
     )
     from_source = is_release(path)
     if strict and not from_source:

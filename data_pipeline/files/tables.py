@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -188,6 +188,9 @@ def unreadable(path: Path, error: OSError) -> BadInput:
     return BadInput(f"{path}: cannot be read ({error.strerror}); give an existing file")
 
 
+_ONE_BYTE = re.compile("cp125|iso8859|mac|latin")  # encodings, as `codec_of` names them
+
+
 def decoded(
     content: bytes,
     place: str,
@@ -200,11 +203,16 @@ def decoded(
     Args:
       content: the bytes.
       place: their name in messages.
-      encoding: as Python names it.
+      encoding: as Python names it; not used for text that is UTF-8 and would be misread.
       remedy: what to do about bytes that are none of it, for the message.
       otherwise: another encoding for such bytes, which is said.
     """
     check_lines(content, place)
+    if _ONE_BYTE.match(encoding) and not content.isascii():
+        with suppress(UnicodeDecodeError):  # text of these encodings is never that by chance
+            text = content.decode("utf-8-sig")
+            tell(f"warning: {place}: is UTF-8, so it is read as such, not as {encoding}")
+            return text
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:

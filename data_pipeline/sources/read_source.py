@@ -125,6 +125,7 @@ def read_source(
     *,
     standard: bool = False,
     strict: bool = False,
+    encoding: str | None = None,
 ) -> Source:
     """The source at `path`; what is packed is unpacked into `scratch`, which need not exist.
 
@@ -135,12 +136,13 @@ def read_source(
       release: name of the release; None: from the files.
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
       strict: refuse an OBO ontology with lines that are not valid; else they are left out.
+      encoding: of an OBO ontology that is not UTF-8.
 
     Raises:
       BadInput: for missing or malformed files, and for identifiers with control characters.
     """
     scopes = tuple(scope.upper() for scope in synonym_scopes)
-    return checked(_read(path, scratch, scopes, release, standard, strict), path)
+    return checked(_read(path, scratch, scopes, release, standard, strict, encoding), path)
 
 
 def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
@@ -174,6 +176,7 @@ def _read(
     release: str | None,
     standard: bool,
     strict: bool,
+    encoding: str | None,
 ) -> Source:
     kind = _kind_of(path)
     if strict and kind != _Kind.OBO:
@@ -186,7 +189,7 @@ def _read(
             "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
         )
     if kind == _Kind.OBO:
-        return read_obo(path, scopes, release, strict=strict)
+        return read_obo(path, scopes, release, strict=strict, encoding=encoding)
     if kind == _Kind.TERMS:
         return read_term_source(path, release)
     if kind == _Kind.SNOMED:

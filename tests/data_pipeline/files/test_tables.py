@@ -638,3 +638,11 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path):
     ):
         with pytest.raises(BadInput, match="unpacks to .* MB or more, from 0.1 MB; expected at mo"):
             read()
+
+
+def test_utf8_is_not_read_as_another_encoding_by_mistake(write, capsys):
+    path = write("l.csv", "id,term\n1,Ménière\n")
+    assert read_table(path, encoding="cp1252").frame["term"].to_list() == ["Ménière"]
+    assert "is UTF-8, so it is read as such, not as cp1252" in capsys.readouterr().err
+    path.write_bytes("id,term\n1,Ménière\n".encode("cp1252"))
+    assert read_table(path, encoding="cp1252").frame["term"].to_list() == ["Ménière"]
