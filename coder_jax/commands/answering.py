@@ -272,8 +272,9 @@ def chosen_abbreviations(options: AnswerOptions, encoding: str | None = None) ->
     return read_abbreviations(options.abbreviations, encoding) if options.abbreviations else {}
 
 
-def chosen_context_rules(options: AnswerOptions) -> ContextRules:
-    return ContextRules([*OWN_RULES, *([options.context_rules] if options.context_rules else [])])
+def chosen_context_rules(options: AnswerOptions, encoding: str | None = None) -> ContextRules:
+    own = [options.context_rules] if options.context_rules else []
+    return ContextRules([*OWN_RULES, *own], encoding)
 
 
 def chosen_dictionary(options: AnswerOptions, encoding: str | None = None) -> Dictionary:

@@ -593,7 +593,7 @@ def run(options: NormalizeOptions) -> int:
                 prefix=options.prefix,
             )
         abbreviations = chosen_abbreviations(options, options.encoding)
-        rules = chosen_context_rules(options)
+        rules = chosen_context_rules(options, options.encoding)
         classifier = _load_classes(options) if options.by_classes else None
         dictionary = chosen_dictionary(options, options.encoding)
         if options.dictionary:

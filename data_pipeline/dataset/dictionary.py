@@ -25,10 +25,10 @@ from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
     Rows,
-    bounded_lines,
     decoded,
     distinct_rows,
     double_piped,
+    first_line,
     is_double_piped,
     is_empty,
     is_workbook,
@@ -39,7 +39,6 @@ from data_pipeline.files.tables import (
     split_concepts,
     two_columns,
     unpacked,
-    unreadable,
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
@@ -631,18 +630,9 @@ def _rows_of_table(
 
 
 def _first_fields(path: Path) -> list[str]:
-    """The fields of the first line that is not empty; bytes that are not UTF-8 are reported
-    later.
-    """
-    try:
-        with path.open("rb") as file:
-            for line in bounded_lines(file, str(path)):
-                text = line.decode("utf-8-sig", errors="replace")
-                if text.strip():
-                    return [field.strip() for field in text.split("\t")]
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return []
+    """The fields of the first line that is not empty; none of an empty file."""
+    line = first_line(path)
+    return [field.strip() for field in line.split("\t")] if line else []
 
 
 def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:

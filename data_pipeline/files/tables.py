@@ -160,11 +160,42 @@ def split_concepts(joined: str) -> list[str]:
 
 
 def read_text(path: Path, otherwise: str | None = None) -> str:
-    """The text of a UTF-8 file without its byte order mark; BadInput if it is not UTF-8.
+    """The text of a file in UTF-8, or UTF-16 with a byte order mark; BadInput if it is neither.
 
-    `otherwise` is as of `decoded`.
+    Line ends are those of `with_line_ends`. `otherwise` is as of `decoded`.
     """
-    return decoded(read_bytes(path), str(path), otherwise=otherwise)
+    content = read_bytes(path)
+    encoding = "utf-16" if content.startswith(_UTF16) else "utf-8-sig"
+    return with_line_ends(decoded(content, str(path), encoding, otherwise=otherwise))
+
+
+def with_line_ends(text: str) -> str:
+    """The text, with a newline where old programs of the Macintosh end lines with \\r alone."""
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def first_line(path: Path) -> str:
+    """The first line of a file that is not empty, without blanks at its ends; "" if there is none.
+
+    A first line of a comment (#) without tabs is passed over. Bytes of other encodings than those
+    of `read_text` are reported by who reads it.
+    """
+    try:
+        with path.open("rb") as file:
+            encoding = "utf-16" if file.read(2) in _UTF16 else "utf-8-sig"
+            file.seek(0)
+            content = file.read(LONGEST_LINE)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if encoding == "utf-8-sig" and len(content) == LONGEST_LINE and b"\n" not in content:
+        raise too_long(str(path), 1)
+    lines = with_line_ends(content.decode(encoding, errors="replace")).split("\n")
+    found = (line.strip("\r ") for line in lines)
+    return next((one for one in found if one.strip() and not _is_comment(one)), "")
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#") and "\t" not in line
 
 
 def read_bytes(path: Path) -> bytes:
@@ -274,6 +305,8 @@ def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list
     second: dict[str, str] = {}  # equal concepts as one object
     has_header = False
     for number, fields in _split_lines(path, otherwise):
+        if not found and len(fields) == 1 and _is_comment(fields[0]):
+            continue
         if not (found or has_header):
             has_header = names_columns(fields)
             if has_header:
@@ -302,11 +335,7 @@ def _no_lines(path: Path) -> BadInput:
 
 def is_double_piped(path: Path) -> bool:
     """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
-    try:
-        with path.open("rb") as file:
-            return DOUBLE_PIPE.encode() in next(bounded_lines(file, str(path)), b"")
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return DOUBLE_PIPE in first_line(path)
 
 
 def double_piped(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
@@ -355,7 +384,7 @@ def content_hash(rows: Iterable[Sequence[str]]) -> str:
 # -------------------------------------------------------------------------------------------------
 # Text with commas, semicolons or tabs: its rows with line numbers, and the writer of such text.
 
-_SEPARATORS = ("\t", ";", ",")
+_SEPARATORS = ("\t", ";", ",", "|")
 _LOOKED_AT = 200  # rows, to tell which separator a file has
 _MOST_ZEROS = 0.1  # of a text; more are another encoding, or no text
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
@@ -418,8 +447,7 @@ def _read_delimited(
     text = _without_lines(text, header_row - 1)
     if header_row == 1 and (said := _SEPARATOR_LINE.match(text)):
         separator, text = separator or said[1], _without_lines(text, 1)
-    comments = _comments(text) if separator in (None, "\t") else 0
-    text = _without_lines(text, comments)
+    text = _without_lines(text, _comments(text))
     separator = separator or _separator(text, str(path))
     if separator == "\t":
         is_quoted, rows = _tab_rows(text, str(path))
@@ -438,19 +466,21 @@ def _without_lines(text: str, count: int) -> str:
 
 
 def _comments(text: str) -> int:
-    """Lines of comments, which begin with #, above a table with tabs, such as SSSOM's metadata.
+    """Lines of comments, which begin with #, above a table, such as SSSOM's metadata.
 
-    A line with as many tabs as the next is a header, as CTD's "# DiseaseName" is.
+    A line that has as many columns as the next is a header, as CTD's "# DiseaseName" is.
     """
-    count = last = start = 0
+    count = start = 0
+    last = ""
     while text.startswith("#", start):
         end = text.find("\n", start)
         if end < 0:
             return 0
-        last = text.count("\t", start, end)
+        last = text[start:end]
         count, start = count + 1, end + 1
-    tabs = text[start : text.find("\n", start)].count("\t")
-    return count - (tabs == last) if tabs else 0
+    header = text[start : text.find("\n", start)]
+    sign = max(_SEPARATORS, key=header.count)
+    return count - (header.count(sign) == last.count(sign)) if sign in header else 0
 
 
 def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
@@ -487,8 +517,7 @@ def _text(
             raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
         tell(f"warning: {place}:{line}: {zeros:,} zero bytes were left out, here the first")
         text = text.replace("\0", "")
-    if "\n" not in text:
-        text = text.replace("\r", "\n")  # as old programs of the Macintosh end lines
+    text = with_line_ends(text.rstrip("\x1a"))  # DOS ended files with this sign
     return text, content.startswith(codecs.BOM_UTF8) if is_utf8 else True
 
 
@@ -523,7 +552,7 @@ def _rows(
 
 def _separator(text: str, place: str) -> str:
     """The separator that splits the header into most columns, and half of the first rows alike."""
-    columns = {}
+    columns: dict[str, int] = {}
     for separator in _SEPARATORS:
         counts = []
         try:
