@@ -375,8 +375,8 @@ def _numerals(text: str, said: dict[str, set[str]]) -> None:
 
 _WORDS = {
     "side": {
-        "left one": "left lt links linke linken linker linkes linkem linksseitig* luq llq lul lll lbbb "
-        "lvh lvf lv gauche "
+        "left one": "left lt links linke linken linker linkes linkem linksseitig* luq llq "
+        "lul lll lbbb lvh lvf lv gauche "
         "izquierd* izq sinistro sinistra esquerd*",
         "right one": "right rt rechts rechte* rechtsseitig* droit droite droits droites derech* "
         "destro destra dexter dextra direit* ruq rlq rul rml rll "
@@ -616,8 +616,9 @@ def _values_of(name: str) -> _Values:
         for prefix, fewest in _PREFIXES.items()
         if word.startswith(prefix) and len(word) - len(prefix) >= fewest
     )
-    absent = frozenset(_LETTERS.findall(" ".join(_ABSENT.findall(text.lower()))))
-    return _Values(quantities, said, may_have_opposite, absent, frozenset(denied), frozenset(digits))
+    absent = _LETTERS.findall(" ".join(_ABSENT.findall(text.lower())))
+    sets = map(frozenset, (absent, denied, digits))
+    return _Values(quantities, said, may_have_opposite, *sets)
 
 
 def contradiction(mention: str, term: str) -> Contradiction:
