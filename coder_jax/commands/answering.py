@@ -330,8 +330,12 @@ def make_normalizer(
     )
 
 
-def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normalizer]:
+def open_normalizer(
+    options: AnswerOptions, encoding: str | None = None
+) -> tuple[ContextNormalizer, Normalizer]:
     """What answers mentions by the nearest terms of --dictionary, and the same without context.
+
+    `encoding` is of files that are not UTF-8.
 
     Raises:
       BadInput: several models, or one that is no encoder; no dictionary; what cannot be read.
@@ -340,6 +344,7 @@ def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normaliz
     check_rule(options)
     if not options.dictionary:
         raise BadInput(f"--dictionary is missing; expected {TERMS_TO_SEARCH}")
-    abbreviations, rules = chosen_abbreviations(options), chosen_context_rules(options)
-    normalizer = make_normalizer(options, chosen_dictionary(options), abbreviations)
+    abbreviations = chosen_abbreviations(options, encoding)
+    rules = chosen_context_rules(options, encoding)
+    normalizer = make_normalizer(options, chosen_dictionary(options, encoding), abbreviations)
     return ContextNormalizer(normalizer, rules, options.context), normalizer

@@ -453,7 +453,24 @@ def _read_delimited(
         is_quoted, rows = _tab_rows(text, str(path))
     else:
         is_quoted, rows = True, list(_rows(text, separator, str(path)))
+        _tell_of_swallowed(rows, separator, str(path))
     return Dialect(separator, is_quoted, has_bom, line_end), rows
+
+
+def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
+    """Warns of a field whose further lines have as many separators as the header: a quote that was
+    opened by mistake takes rows until the next one.
+    """
+    width = len(rows[0][1]) if rows else 0
+    for number, fields in rows if width > 1 else []:
+        for field in fields if len(fields) == width else []:
+            lines = field.split("\n")[1:]
+            if lines and all(line.count(separator) == width - 1 for line in lines):
+                tell(
+                    f"warning: {place}:{number}: a field in double quotes takes {len(lines):,} "
+                    "further lines that look like rows; if they are, take the quote out"
+                )
+                return
 
 
 _SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)  # Excel's own first line

@@ -706,9 +706,32 @@ def test_mrconso_by_another_name_is_told_by_its_rows(write, name):
     assert len(read_dictionary(path, keep_suppressed=True).terms) == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1|||5|AUI|x||NDC|RXNORM|1|N||\n", "a file of the UMLS or RxNorm without terms"),
+        (b"CUI|LAT|TS|SAB|STR|SUPPRESS|\n", "MRCONSO.RRF in another form"),
+        (b"\x80\x04\x95abc", "as MedCAT's cdb.dat is: give the table that it was made from"),
+        (b'<?xml version="1.0"?>\n<rdf:RDF/>\n', "an ontology in OWL: give the ontology in OBO"),
+        (b'{"graphs": []}\n', "JSON: give the ontology in OBO"),
+    ],
+)
+def test_other_files_say_what_to_give(write, content, message):
+    path = write("d.txt", "")
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        read_dictionary(path)
+
+
+def test_titles_above_the_header_of_a_dictionary_are_left_aside(write, capsys):
+    path = write("d.csv", "Our catalogue\n\nterm,concept,code\nMI,1,x\n")
+    assert rows_of(read_dictionary(path)) == [("MI", "1")]
+    assert "the header is row 3; what stands above it is left aside" in capsys.readouterr().err
+
+
 def test_what_only_looks_like_mrconso_is_no_table(write):
     row = MRCONSO_ROWS.partition("\n")[0].replace("|ENG|", "|English|")
-    with pytest.raises(BadInput, match=r"looks like MRCONSO.RRF; expected 18 columns, each closed"):
+    with pytest.raises(BadInput, match=r"like MRCONSO.RRF in another form; .* of 18 columns, each"):
         read_dictionary(write("MRCONSO_ENG.RRF", row + "\n"))
 
 

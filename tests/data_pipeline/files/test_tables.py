@@ -671,3 +671,11 @@ def test_lines_of_cui_and_name_of_old_programs(write):
 )
 def test_pipes_comments_and_the_end_of_dos(write, text):
     assert read_table(write("l.csv", text)).frame.rows() == [("1", "a")]
+
+
+def test_a_quote_that_takes_rows_is_told(write, capsys):
+    rows = read_table(write("l.csv", 'id,term\n1,"a\n2,b\n3,c"\n4,d\n')).frame.height
+    assert rows == 2
+    assert "l.csv:2: a field in double quotes takes 2 further lines" in capsys.readouterr().err
+    read_table(write("m.csv", 'id,term\n1,"a\nand b"\n4,d\n'))
+    assert "double quotes" not in capsys.readouterr().err
