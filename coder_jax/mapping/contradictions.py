@@ -510,10 +510,11 @@ def _eyes_in_words(name: str) -> str:
 
 
 def sides_in_words(name: str) -> str:
-    """A name with L, (R), lt and the like as left and right, which encoders know."""
+    """A name with L, (R), lt, L/R and the like as words, which encoders know."""
     name = _eyes_in_words(name)
     if _MAY_BE_SHORT.isdisjoint(_LETTERS.findall(name.lower())):
         return name
+    name = _BOTH_SIDES.sub("bilateral", name)
     name = _ONE_SIDE.sub(lambda found: _side_of(found) or found[0], name)
     return _SHORT_SIDE.sub(lambda found: "left" if found[1] in "lL" else "right", name)
 

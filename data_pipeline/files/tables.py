@@ -570,7 +570,9 @@ def _rows(
 def _separator(text: str, place: str) -> str:
     """The separator that splits the header into most columns, and half of the first rows alike."""
     columns: dict[str, int] = {}
-    for separator in _SEPARATORS:
+    is_double = DOUBLE_PIPE in text.lstrip("\n").partition("\n")[0]  # CUI||name is another form
+    signs = _SEPARATORS[:-1] if is_double else _SEPARATORS
+    for separator in signs:
         counts = []
         try:
             for _, fields in islice(_rows(text, separator, place, separator != "\t"), _LOOKED_AT):
@@ -580,7 +582,7 @@ def _separator(text: str, place: str) -> str:
             pass
         is_alike = counts and 2 * counts.count(counts[0]) >= len(counts)
         columns[separator] = counts[0] if is_alike else 0
-    best = max(_SEPARATORS, key=columns.__getitem__)
+    best = max(signs, key=columns.__getitem__)
     if columns[best] > 1:
         return best
     try:  # one column, whose text may have commas all the same

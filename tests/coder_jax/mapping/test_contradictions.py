@@ -184,6 +184,7 @@ def test_signs_of_other_scripts_are_no_stumbling_block():
         ("L-sided pain", "left-sided pain"),
         ("visual acuity O.D.", "visual acuity right"),
         ("OS pain", "OS pain"),
+        ("cataract R and L", "cataract bilateral"),
         ("L5 radiculopathy", "L5 radiculopathy"),
         ("oxygen 2 L/min", "oxygen 2 L/min"),
         ("L-dopa", "L-dopa"),
