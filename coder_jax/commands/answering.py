@@ -272,8 +272,9 @@ def chosen_abbreviations(options: AnswerOptions, encoding: str | None = None) ->
     return read_abbreviations(options.abbreviations, encoding) if options.abbreviations else {}
 
 
-def chosen_context_rules(options: AnswerOptions) -> ContextRules:
-    return ContextRules([*OWN_RULES, *([options.context_rules] if options.context_rules else [])])
+def chosen_context_rules(options: AnswerOptions, encoding: str | None = None) -> ContextRules:
+    own = [options.context_rules] if options.context_rules else []
+    return ContextRules([*OWN_RULES, *own], encoding)
 
 
 def chosen_dictionary(options: AnswerOptions, encoding: str | None = None) -> Dictionary:
@@ -329,8 +330,12 @@ def make_normalizer(
     )
 
 
-def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normalizer]:
+def open_normalizer(
+    options: AnswerOptions, encoding: str | None = None
+) -> tuple[ContextNormalizer, Normalizer]:
     """What answers mentions by the nearest terms of --dictionary, and the same without context.
+
+    `encoding` is of files that are not UTF-8.
 
     Raises:
       BadInput: several models, or one that is no encoder; no dictionary; what cannot be read.
@@ -339,6 +344,7 @@ def open_normalizer(options: AnswerOptions) -> tuple[ContextNormalizer, Normaliz
     check_rule(options)
     if not options.dictionary:
         raise BadInput(f"--dictionary is missing; expected {TERMS_TO_SEARCH}")
-    abbreviations, rules = chosen_abbreviations(options), chosen_context_rules(options)
-    normalizer = make_normalizer(options, chosen_dictionary(options), abbreviations)
+    abbreviations = chosen_abbreviations(options, encoding)
+    rules = chosen_context_rules(options, encoding)
+    normalizer = make_normalizer(options, chosen_dictionary(options, encoding), abbreviations)
     return ContextNormalizer(normalizer, rules, options.context), normalizer

@@ -78,7 +78,7 @@ import select
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, NamedTuple
 
@@ -123,6 +123,7 @@ from data_pipeline.files.tables import (
     check_table_name,
     codec_of,
     decoded,
+    folded,
     listed,
     read_bytes,
     read_table,
@@ -181,7 +182,14 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
             name="-k",
         ),
     ] = None
-    prefix: Annotated[str, Flag("put this before the names of the added columns", "TEXT")] = ""
+    prefix: Annotated[
+        str,
+        Flag(
+            "put this before the names of the added columns (default: coded_ where the list has a "
+            "column of such a name, else nothing)",
+            "TEXT",
+        ),
+    ] = ""
     separator: Annotated[
         str | None,
         Flag(
@@ -573,7 +581,7 @@ def run(options: NormalizeOptions) -> int:
     _check(options)
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----
-        table, column = _read_list(options)
+        table, column, options = _read_list(options)
         code_column = _code_column(options.code_column, table, column)
         frequency_column = _frequency_column(options, table, (column, code_column))
         parts: Iterable[list[str]]
@@ -593,7 +601,7 @@ def run(options: NormalizeOptions) -> int:
                 prefix=options.prefix,
             )
         abbreviations = chosen_abbreviations(options, options.encoding)
-        rules = chosen_context_rules(options)
+        rules = chosen_context_rules(options, options.encoding)
         classifier = _load_classes(options) if options.by_classes else None
         dictionary = chosen_dictionary(options, options.encoding)
         if options.dictionary:
@@ -657,11 +665,13 @@ class _CodedList(NamedTuple):
         )
 
 
-def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
-    """The table of the command line and its column; None where a text has a term on each line."""
+def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeOptions]:
+    """The table of the command line, its column, and the options with the prefix that it needs;
+    None where a text has a term on each line.
+    """
     is_table = Path(options.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
     if options.column is None and not is_table:
-        return None, ""
+        return None, "", options
     if options.mentions == "-":
         raise BadInput("--column: found stdin as the list; expected a file: save it as .csv")
     table = read_table(
@@ -679,16 +689,34 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str]:
             "them holds the terms"
         )
     column = table.find_column(options.column or columns[0], "--column")
-    # Spreadsheets, databases and readers of decisions take Code and code for one name.
-    added = {name.casefold() for name in _added(options)}
-    taken = [name for name in columns if name.strip().casefold() in added]
+    taken = _taken(options, columns)
+    if taken and not options.prefix and not _OF_CODED <= {folded(name) for name in columns}:
+        options = replace(options, prefix=_PREFIX)
+        tell(
+            f"{options.mentions} has a column {taken!r} itself, so the added ones are called "
+            f"{_PREFIX}concept and so on (--prefix {_PREFIX})"
+        )
+        taken = _taken(options, columns)
     if taken:
         raise BadInput(
-            f"{options.mentions} has a column {taken[0]!r} already, and one of this name (in any "
-            "case) would be added; rename it, or give --prefix coded_ to have the new ones called "
-            "coded_concept and so on"
+            f"{options.mentions} has a column {taken!r} already, and one of this name (in any "
+            "case) would be added; give the list as it was before it was coded, or another "
+            "--prefix to have the new ones called so, as in --prefix again_"
         )
-    return table, column
+    return table, column, options
+
+
+_PREFIX = "coded_"  # where a list has a column of the name of an added one, such as its own code
+_OF_CODED = {"concept", "matchedterm", "status", "rank"}  # columns of a list that was coded
+
+
+def _taken(options: NormalizeOptions, columns: Iterable[str]) -> str | None:
+    """A column of the list that has the name of an added one.
+
+    Spreadsheets, databases and readers of decisions take Code and code for one name.
+    """
+    added = {name.casefold() for name in _added(options)}
+    return next((name for name in columns if name.strip().casefold() in added), None)
 
 
 def _read_text(options: NormalizeOptions, files: contextlib.ExitStack) -> Iterator[list[str]]:

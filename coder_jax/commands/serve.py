@@ -78,6 +78,14 @@ class ServeOptions(AnswerOptions):
             "NAME",
         ),
     ] = None
+    encoding: Annotated[
+        str | None,
+        Flag(
+            "encoding of the dictionary, abbreviations and context rules where they are not UTF-8, "
+            "such as cp1252 (Excel)",
+            "NAME",
+        ),
+    ] = None
     max_terms: Annotated[
         int, Flag("refuse requests of more terms than this (413)", "TERMS", least=1)
     ] = 2048
@@ -142,7 +150,7 @@ def _served(options: ServeOptions) -> Served:
     options.check_choices(options.dictionary)
     normalizer = encoded = None
     if options.dictionary:
-        normalizer, of_terms = open_normalizer(options)
+        normalizer, of_terms = open_normalizer(options, options.encoding)
         encoded = of_terms.candidates.encoded
         # Terms of a dictionary are cleaned for a look-up; vectors are given out as `encode` does.
         looked_up = of_terms.candidates.encoder

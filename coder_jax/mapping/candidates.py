@@ -207,7 +207,8 @@ def _judged(string: str, candidate: Candidate, terms: Sequence[str]) -> Candidat
     """A concept with what it contradicts or lacks of a mention.
 
     A concept agrees if one of its terms says all that the mention does; its best such term is told.
-    Else it contradicts if one of them does. What only some terms lack is not lost.
+    Else it contradicts if one of them does. What only some terms lack is not lost. What the mention
+    denies of the best term, it denies of the concept.
 
     Args:
       string: the mention.
@@ -215,8 +216,9 @@ def _judged(string: str, candidate: Candidate, terms: Sequence[str]) -> Candidat
       terms: of the concept, those that were found, best first.
     """
     found = [contradiction(string, term) for term in terms]
+    is_denied = "negation" in found[0].differs
     for term, one in zip(terms, found, strict=True):
-        if not one.differs and not one.lost:
+        if not (one.differs or one.lost or is_denied):
             return candidate._replace(term=term)
     differs = next((one.differs for one in found if one.differs), ())
     lost = [kind for kind in found[0].lost if all(kind in one.lost for one in found)]

@@ -297,6 +297,11 @@ class Decisions:
     def tell_unused(self, terms: Iterable[tuple[str, str | None]]) -> None:
         """Says how many decisions are on none of these local terms (mention, code)."""
         unused = dict(made := self.made)
+        if not made and self.source:
+            tell(
+                f"warning: {self.source}: found no decision; expected rows that are accepted or "
+                "rejected (of Usagi APPROVED; of SSSOM semapv:ManualMappingCuration)"
+            )
         for mention, code in terms:
             if code is not None and self._has_codes:
                 unused.pop((code, mention), None)
@@ -428,7 +433,7 @@ def read_decisions(
         found = _decision(said, f"{path}:{line}")
         if found is None:
             continue
-        if said.date.strip() and not found.date:
+        if said.date.strip() and not (found.date or found.is_open):
             undated.append(said.date)
         key = said.code, mention
         earlier = decisions.get(key)
@@ -470,6 +475,9 @@ def check_decisions(decisions: Decisions, dictionary: Dictionary) -> None:
     if missing:
         shown = [f"{concept} for {mention!r}" for concept, mention in missing.items()][:_SHOWN]
         more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        bare = {one.lstrip("0"): one for one in known if one.startswith("0")}
+        if whole := next((bare[one] for one in missing if one in bare), None):
+            more += f" (it has {whole}: a spreadsheet took the zeros, so keep codes as text)"
         raise BadInput(
             f"{decisions.source}: found {', '.join(shown)}{more}, which {dictionary.source} does "
             "not have; expected concepts of the dictionary: give the one that was reviewed with; "
@@ -524,7 +532,8 @@ def _of_review(row: Mapping[str, str]) -> _Said:
 def _of_usagi(row: Mapping[str, str]) -> _Said:
     """Usagi's own file: what is APPROVED as the concept of a term, where the concept 0 is none.
 
-    Of other rows, those that are FLAGGED may have a note; comments on the rest say what was found.
+    What is IGNORED has none, either. Of other rows, those that are FLAGGED may have a note;
+    comments on the rest say what was found.
     """
     concept = row["conceptid"].strip()
     concept = "" if concept == "0" else concept
@@ -532,7 +541,9 @@ def _of_usagi(row: Mapping[str, str]) -> _Said:
     # MAPS_TO_VALUE and MAPS_TO_UNIT name what belongs to the concept of the term.
     maps_to = row.get("mappingtype", "").strip().upper() in ("", "MAPS_TO")
     status = row["mappingstatus"].strip().upper()
-    if status != "APPROVED" or not maps_to:
+    if status == "IGNORED":
+        concept, decision = "", _REJECTED
+    elif status != "APPROVED" or not maps_to:
         concept, decision = "", _OPEN
     reviewer, since = row.get("statussetby", ""), row.get("statusseton", "").strip()
     date = ""
@@ -547,7 +558,8 @@ def _of_usagi(row: Mapping[str, str]) -> _Said:
 def _of_sssom(row: Mapping[str, str]) -> _Said:
     """SSSOM: what was curated by hand, and is not denied."""
     concept, decision = row["object_id"].strip().removeprefix(f"{WITHOUT_PREFIX}:"), _ACCEPTED
-    is_match = row["predicate_id"].strip().endswith("Match") and not row.get("predicate_modifier")
+    same = ("Match", "equivalentClass", "sameAs")
+    is_match = row["predicate_id"].strip().endswith(same) and not row.get("predicate_modifier")
     if row["mapping_justification"].strip() != CURATED or not is_match:
         concept, decision = "", _OPEN
     elif concept == NO_TERM:

@@ -39,6 +39,8 @@ _FEWEST = 2  # letters of a name
 _EDGE = " \t\u00a0.,;:=-–()[]{}\"'"
 _WORD = re.compile(r"\w+")
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+_MINUS = re.compile(r"\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])\s*$")  # "fever (-)"
+_MINUS_FIRST = re.compile(r"^\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])\s*")
 _STOP = re.compile(r"[,;:.(]")
 # Brackets as signs that a phrase may have: "fever (no)" is "fever: no".
 _WITHOUT_BRACKETS = str.maketrans("([{)]}", ":::   ")
@@ -67,7 +69,8 @@ class ContextRules:
 
     Args:
       paths: files of phrase<TAB>kind<TAB>place, read as one; lines that begin with # are comments.
-        In a phrase, (a|b) stands for either, and (a|) for a or nothing. Letters with accents stand
+        In a phrase, (a|b) stands for either, (a|) for a or nothing, and at its end (>a|b) for a
+        name that begins with either. Letters with accents stand
         for those without, too: lists are often typed so. Kind is one of _CONTEXTS,
         with the place "before" (the name), "after" or "start" (of the mention alone); "link", a
         phrase that may stand between another and the name ("before" or "after" this); "name", which
@@ -76,10 +79,12 @@ class ContextRules:
 
     Raises:
       BadInput: a file that cannot be read, or a broken line.
+
+    `encoding` is of files that are not UTF-8.
     """
 
-    def __init__(self, paths: Sequence[Path] = OWN_RULES):
-        rules = [rule for path in paths for rule in _read(path)]
+    def __init__(self, paths: Sequence[Path] = OWN_RULES, encoding: str | None = None):
+        rules = [rule for path in paths for rule in _read(path, encoding)]
         rules.sort(key=lambda one: -len(one.phrase))  # "no evidence of" before "no"
 
         def joined(kinds: Sequence[str], *places: str) -> tuple[str, dict[str, str]]:
@@ -111,8 +116,9 @@ class ContextRules:
 
     def read(self, mention: str) -> InContext:
         """The contexts of a mention and the name in it."""
+        given, mention = mention, _MINUS.sub(" negative", _MINUS_FIRST.sub("no ", mention))
         if self._needed.isdisjoint(_WORD_OR_SIGN.findall(mention.lower())):
-            return InContext((), mention)
+            return InContext((), given)
         found: list[str] = []
         text = self._up_to_end(self._of_beginning(mention, found), found)
         text = self._of_ending(text, found)
@@ -123,7 +129,7 @@ class ContextRules:
             text = self._up_to_end(self._of_beginning(part, found), found)
         name = text.strip(_EDGE)
         if not found or sum(map(str.isalpha, name)) < _FEWEST:
-            return InContext((), mention)
+            return InContext((), given)
         return InContext(tuple(one for one in _CONTEXTS if one in found), name)
 
     def around(self, before: Sequence[str], name: str, behind: Sequence[str]) -> tuple[str, ...]:
@@ -205,7 +211,7 @@ def _pattern(phrase: str) -> str:
     phrase = re.sub(r" \(([^()]*)\|\)", lambda one: f"( {one[1].replace('|', '| ')}|)", phrase)
     phrase = re.sub(r"\((?! )([^()]*)\|\) ", lambda one: f"({one[1].replace('|', ' |')} |)", phrase)
     signs = [sign if sign in "(|)" else _sign(sign) for sign in phrase]
-    pattern = "".join("(?:" if sign == "(" else sign for sign in signs)
+    pattern = "".join("(?:" if sign == "(" else sign for sign in signs).replace("(?:>", "(?=")
     # Between words there is a blank, around a sign there may be none.
     pattern = re.sub(r"(?<=\w)\\ (?=\w)", r"\\s+", pattern).replace("\\ ", r"\s*")
     return rf"(?:(?<!\w)(?<!\w-)|(?!\w)){pattern}(?:(?!\w)(?![-/]\w)|(?<!\w))"
@@ -226,9 +232,9 @@ def _needed(phrase: str, common: frozenset[str]) -> frozenset[str]:
     return kept | {"".join(unicodedata.normalize("NFD", sign)[0] for sign in one) for one in kept}
 
 
-def _read(path: Path) -> list[_Rule]:
+def _read(path: Path, encoding: str | None = None) -> list[_Rule]:
     rules = []
-    for number, fields in tab_separated(path):
+    for number, fields in tab_separated(path, encoding):
         if fields[0].startswith("#"):
             continue
         phrase, kind, place = (*fields, "", "")[:3]

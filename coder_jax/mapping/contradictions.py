@@ -40,6 +40,7 @@ class _Quantity(NamedTuple):
 
     readings: tuple[tuple[float, float], ...]  # from and to; several where the writing is ambiguous
     written: tuple[float, ...]  # the numbers as they stand
+    amount: tuple[tuple[float, float], ...] = ()  # as `readings`, before "per"
 
     def agrees(self, other: _Quantity) -> bool:
         """Whether one lies within the other, in some reading."""
@@ -168,6 +169,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 return found[0]
         dimension, size = _DIMENSION[unit.lower()]
         size *= 1e6 if million else 1.0
+        amount = size
         numbers = [first, *_NUMBERS.findall(others)]
         for number, under in ((below[0], below[1]), (below[2], below[3])):
             if under is None:
@@ -181,7 +183,9 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 size /= of * ((_readings(number)[0] if number else 1.0) or 1.0)  # "5 mg/0 ml"
         is_range = others and "/" not in others and len(numbers) == 2
         for some in [numbers] if is_range else [[one] for one in numbers]:
-            said.setdefault(dimension, []).append(_quantity(some, size))
+            one = _quantity(some, size)
+            amounts = _quantity(some, amount).readings if amount != size else one.readings
+            said.setdefault(dimension, []).append(one._replace(amount=amounts))
         return " "
 
     text = _UNIT_TWICE.sub("", text)
@@ -371,10 +375,12 @@ def _numerals(text: str, said: dict[str, set[str]]) -> None:
 
 _WORDS = {
     "side": {
-        "left one": "left lt links linke linken linker linkes linkem linksseitig* luq llq gauche "
+        "left one": "left lt links linke linken linker linkes linkem linksseitig* luq llq "
+        "lul lll lbbb lvh lvf lv gauche "
         "izquierd* izq sinistro sinistra esquerd*",
         "right one": "right rt rechts rechte* rechtsseitig* droit droite droits droites derech* "
-        "destro destra dexter dextra direit* ruq rlq",
+        "destro destra dexter dextra direit* ruq rlq rul rml rll "
+        "rbbb rvh rvf rv",
         "one": "unilateral* einseitig*",
         "both": "bilateral* bilat beidseit* beidseits beide* bds both bilatéra*",
     },
@@ -392,8 +398,8 @@ _WORDS = {
         "female": "female females weiblich* féminin* femenin*",
     },
     "upper/lower": {
-        "upper": "upper obere* luq ruq",
-        "lower": "lower untere* llq rlq",
+        "upper": "upper obere* luq ruq lul rul",
+        "lower": "lower untere* llq rlq lll rll",
     },
     "superior/inferior": {"superior": "superior*", "inferior": "inferior*"},
     "anterior/posterior": {"anterior": "anterior*", "posterior": "posterior*"},
@@ -458,12 +464,24 @@ _ONE_SIDE = re.compile(
 _SHORT_SIDE = re.compile(
     r"(?<![\w-])([LlRr])(?:t\b\.?(?!-)|T\b\.?(?=\s+(?!PCR\b|heparin\b)[^\W\d_]{3}))"
 )
-_BOTH_SIDES = re.compile(r"(?<![\w/])b/l(?![\w/])", re.IGNORECASE)
+_BOTH_SIDES = re.compile(
+    r"(?<![\w/])(?:[bB]/[lL]|L ?(?:/|&|\+|and|und|et|y) ?R|R ?(?:/|&|\+|and|und|et|y) ?L)(?![\w/])"
+)
+# Latin for the right eye, the left, and both; OD may be an overdose and OS a survival elsewhere.
+_OF_EYES = re.compile(
+    r"catarac|katarakt|glau[ck]om|visus|visual|vision|retin|macul|makul|corne|kornea|[ck]onjun[ck]t"
+    r"|uveitis|kerat|ocul|okul|ophthal|intraocular|lens|pupil|vitre|opti[ck]|bleph|lider?\b|myop"
+    r"|amblyop|strab|iritis|\beye|auge|\bœil|\boeil|\bojo|occhio|olho|oog",
+    re.IGNORECASE,
+)
+_EYE = re.compile(r"(?<![\w.])(OD|OS|OU|O\.D\.|O\.S\.|O\.U\.)(?![\w.])")
+_EYE_SIDES = {"D": "right", "S": "left", "U": "both"}
 _FROM_TO = re.compile(r"\b(left|right)[\s-]+to[\s-]+(?:left|right)\b", re.IGNORECASE)
 _LEFT_AND_RIGHT = re.compile(
     r"\b(?:left|right|links|rechts)\s*(?:and|und|[&/+])\s*(?:left|right|links|rechts)\b"
 )
 _NOT = re.compile(r"\b(non|nicht)[\s-]+(?=[^\W\d_])", re.IGNORECASE)
+_ABSENT = re.compile(r"\b(?:without|ohne|sans|sin|senza|zonder|sem)\s+([^,;.()]+)")
 _SHORT_WITHOUT = re.compile(r"(?<![\w/])w/o(?![\w/])", re.IGNORECASE)
 _DUE_TO = re.compile(r"\bsecondary\s+to\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -484,10 +502,19 @@ def _side_of(found: re.Match[str]) -> str:
     return "left" if sign[0] == "l" else "right"
 
 
+def _eyes_in_words(name: str) -> str:
+    """A name with OD, OS and OU as words, if it is of an eye."""
+    if not _EYE.search(name) or not _OF_EYES.search(name):
+        return name
+    return _EYE.sub(lambda found: _EYE_SIDES[found[1].replace(".", "")[1]], name)
+
+
 def sides_in_words(name: str) -> str:
-    """A name with L, (R), lt and the like as left and right, which encoders know."""
+    """A name with L, (R), lt, L/R and the like as words, which encoders know."""
+    name = _eyes_in_words(name)
     if _MAY_BE_SHORT.isdisjoint(_LETTERS.findall(name.lower())):
         return name
+    name = _BOTH_SIDES.sub("bilateral", name)
     name = _ONE_SIDE.sub(lambda found: _side_of(found) or found[0], name)
     return _SHORT_SIDE.sub(lambda found: "left" if found[1] in "lL" else "right", name)
 
@@ -542,6 +569,7 @@ class _Values(NamedTuple):
     quantities: Mapping[str, list[_Quantity]]
     others: Mapping[str, set[str]]
     words: frozenset[str]  # that may have an opposite
+    without: frozenset[str]  # behind "without"
     denied: frozenset[str]  # words without a prefix that denies them: "stable" of "unstable"
     digits: frozenset[str]
 
@@ -565,7 +593,7 @@ _MOST_NUMBERS = 4  # the systematic name of a chemical has more, and one substan
 @functools.lru_cache(_REMEMBERED)
 def _values_of(name: str) -> _Values:
     text = unicodedata.normalize("NFKC", name).translate(_DOTS)
-    text = _SHORT_WITHOUT.sub("without", text)
+    text = _eyes_in_words(_SHORT_WITHOUT.sub("without", text))
     quantities: dict[str, list[_Quantity]] = {}
     said: dict[str, set[str]] = {}
     digits = _DIGITS.findall(text)
@@ -589,7 +617,9 @@ def _values_of(name: str) -> _Values:
         for prefix, fewest in _PREFIXES.items()
         if word.startswith(prefix) and len(word) - len(prefix) >= fewest
     )
-    return _Values(quantities, said, may_have_opposite, frozenset(denied), frozenset(digits))
+    absent = _LETTERS.findall(" ".join(_ABSENT.findall(text.lower())))
+    sets = map(frozenset, (absent, denied, digits))
+    return _Values(quantities, said, may_have_opposite, *sets)
 
 
 def contradiction(mention: str, term: str) -> Contradiction:
@@ -657,15 +687,54 @@ def _compare_quantities(
         if not others and _BARE in (dimension, *held.quantities):
             _compare_written(dimension, said, held, differs)
         elif not others:
-            of_kind = [
-                one
-                for one in held.quantities
-                if _KIND_OF_DIMENSION.get(one, "strength") == kind and not one.startswith("unit ")
-            ]
-            if not of_kind and dimension != _BARE:
-                lost[kind] = None
+            values, others = _comparable(dimension, values, held)
+            if others and _exceeds(values, others) and _exceeds(others, values):
+                differs[kind] = None
+            elif not others and dimension != _BARE:
+                # The size of a bottle is no strength.
+                if dimension != "volume" or not _has_kind(kind, held):
+                    lost[kind] = None
         elif _exceeds(values, others) and _exceeds(others, values):
             differs["number" if dimension == _BARE else kind] = None
+
+
+def _has_kind(kind: str, held: _Values) -> bool:
+    return any(
+        _KIND_OF_DIMENSION.get(one, "strength") == kind and not one.startswith("unit ")
+        for one in held.quantities
+    )
+
+
+_MG_PER_ML = 10.0  # of one percent, in the base units of mass and volume (g/l)
+
+
+def _comparable(
+    dimension: str, values: list[_Quantity], held: _Values
+) -> tuple[list[_Quantity], list[_Quantity]]:
+    """Quantities of a mention, and those of a term in another dimension that they compare with.
+
+    A percentage is a mass in a volume. An amount is compared with the amount in a concentration.
+    """
+    per, share = "mass/volume", "share"
+    if dimension == share and per in held.quantities:
+        return [_times(one, _MG_PER_ML) for one in values], held.quantities[per]
+    if dimension == per and share in held.quantities:
+        return values, [_times(one, _MG_PER_ML) for one in held.quantities[share]]
+    what = dimension.split("/")[0]
+    others = [
+        one
+        for other, some in held.quantities.items()
+        if other.split("/")[0] == what and not other.startswith("unit ")
+        for one in some
+    ]
+    return (
+        [one._replace(readings=one.amount or one.readings) for one in values],
+        [one._replace(readings=one.amount or one.readings) for one in others],
+    )
+
+
+def _times(one: _Quantity, factor: float) -> _Quantity:
+    return one._replace(readings=tuple((a * factor, b * factor) for a, b in one.readings))
 
 
 def _compare_written(
@@ -691,5 +760,8 @@ def _exceeds(some: list[_Quantity], others: list[_Quantity]) -> bool:
 
 
 def _denies(one: _Values, other: _Values) -> bool:
-    """Whether the first has a word with a prefix that denies it, which the second has without."""
-    return bool(((one.denied & other.words) - one.words) - other.denied)
+    """Whether the first has a word with a prefix that denies it, which the second has without, or
+    the second is what the first is without: "cough without fever" is no fever.
+    """
+    is_absent = bool(other.words) and other.words <= one.without - other.without
+    return is_absent or bool(((one.denied & other.words) - one.words) - other.denied)

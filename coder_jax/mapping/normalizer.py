@@ -24,7 +24,7 @@ from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.context import MOST_CHARACTERS
 from coder_jax.mapping.spelling import TypingErrors, plain, same_letters, visible
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.files.tables import is_empty, read_rows, split_concepts
+from data_pipeline.files.tables import SPREADSHEET_ERRORS, is_empty, read_rows, split_concepts
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import semantic_tags, without_tags
 
@@ -87,15 +87,20 @@ class _SameStrings:
 _PLACEHOLDERS = """
 n/a|n.a.|n. a.|na|nil|none|null|nan|empty|blank|missing|unknown|unk|not known|not applicable
 not available|not specified|not stated|not recorded|not documented|not done|no data|no entry
-no information|to be confirmed|to be determined|tbc|tbd|todo|test|xxx|xx|same|ditto|as above
+no information|to be confirmed|to be determined|tbc|tbd|tba|todo|test|xxx|xx|same|ditto|as above
+pending|n/d|other|others|misc|miscellaneous|unspecified|various|yes|no|true|false
 k.a.|k. a.|ka|keine angabe|keine angaben|keine|nicht bekannt|unbekannt|nicht anwendbar|entfällt
-nicht zutreffend|leer|fehlt|n.b.|n. b.|o.b.|o. b.|ohne befund|siehe oben|s.o.|s. o.|dito
+nicht zutreffend|leer|fehlt|sonstige|sonstiges|andere|anderes|nicht angegeben
+diverse|diverses|ja|nein
+n.b.|n. b.|o.b.|o. b.|ohne befund|siehe oben|s.o.|s. o.|dito
 s/o|sans objet|non applicable|non renseigné|non renseignée|non précisé|non précisée|aucun|aucune
-inconnu|inconnue|néant|idem|nsp|voir ci-dessus
+inconnu|inconnue|néant|idem|nsp|voir ci-dessus|autre|autres|divers|non spécifié|oui|non
 no aplica|no disponible|desconocido|desconocida|ninguno|ninguna|sin datos|sin especificar|ídem
-non applicabile|sconosciuto|sconosciuta|nessuno|nessuna|non noto|non nota
+otro|otra|otros|otras|sí
+non applicabile|sconosciuto|sconosciuta|nessuno|nessuna|non noto|non nota|altro|altra|altri|altre|sì
 não aplicável|não se aplica|desconhecido|desconhecida|nenhum|nenhuma|sem dados
-niet van toepassing|n.v.t.|nvt|onbekend|geen|geen gegevens
+outro|outra|outros|outras|sim|não
+niet van toepassing|n.v.t.|nvt|onbekend|geen|geen gegevens|overig|overige|anders|nee
 nelze|neznámé|neuvedeno|není známo|bilinmiyor|yok|不明|なし|該当なし|无|不详|未知
 """
 _PLACEHOLDER_WORDS = frozenset(
@@ -103,20 +108,16 @@ _PLACEHOLDER_WORDS = frozenset(
 )
 # Notes that refer the reader elsewhere.
 _ELSEWHERE = re.compile(
-    r"(please )?(see|refer to) (the )?"
+    r"(please )?(see|refer to|as per) (the )?"
     r"(attached|attachment|letter|report|above|below|notes?|file|chart|previous|comments?)\b"
-    r"|siehe (anhang|anlage|brief|befund|bericht|oben|unten|akte)\b"
+    r"|(siehe|s\.) (anhang|anlage|brief|befund|bericht|oben|unten|akte)\b"
     r"|voir (le |la |les )?(pièce jointe|courrier|lettre|compte[- ]rendu|rapport|dossier|annexe)\b"
-    r"|ver (el |la )?(adjunto|carta|informe|anexo)\b"
+    r"|ver (el |la )?(nota|adjunto|carta|informe|anexo)\b"
 )
 
 
-# What spreadsheets show in the place of a value, in English, German, French and Spanish.
-_ERRORS = frozenset(
-    "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #####"
-    " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
-    " #¡div/0! #¡num! #¡nulo! #!valor! #!num!".split()
-)
+# Further errors of spreadsheets, in whatever language: "#GESPERRT!", "#ERROR!", "Err:502".
+_ERROR = re.compile(r"#[^\s#]+[!?]|err:\d{3}|#{3,}")
 
 
 def why_unanswerable(mention: str) -> str:
@@ -132,7 +133,7 @@ def why_unanswerable(mention: str) -> str:
     letters = [sign for sign in text if sign.isalpha()]
     if not text:
         return "empty"
-    if text in _ERRORS:
+    if text in SPREADSHEET_ERRORS or _ERROR.fullmatch(text):
         return "an error of a spreadsheet"
     bare = text.strip(" .:;,!?*-_[](){}<>\"'")
     if text in _PLACEHOLDER_WORDS or bare in _PLACEHOLDER_WORDS or _ELSEWHERE.match(bare):

@@ -25,10 +25,10 @@ from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
     DOUBLE_PIPE,
     Rows,
-    bounded_lines,
     decoded,
     distinct_rows,
     double_piped,
+    first_line,
     is_double_piped,
     is_empty,
     is_workbook,
@@ -39,7 +39,6 @@ from data_pipeline.files.tables import (
     split_concepts,
     two_columns,
     unpacked,
-    unreadable,
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
 from data_pipeline.sources.corpora import PREFIX, rows_of
@@ -77,6 +76,7 @@ class _Choice:
     keep_suppressed: bool = False
     standard: bool = False
     strict: bool = False  # changes no term, so that `record` does not have it
+    encoding: str | None = None  # of an ontology; likewise
 
     def options(self) -> dict[str, tuple[str, ...]]:
         """The values of each command-line option, for messages."""
@@ -454,7 +454,13 @@ def _rows_of_medic(diseases: Iterable[Entry]) -> _DictionaryRows:
 def _tables(path: Path, choice: _Choice) -> Iterator[tuple[pl.LazyFrame, pl.LazyFrame | None]]:
     """Terms of a source, perhaps without suppressed ones, and semantic types, as in `Source`."""
     with tempfile.TemporaryDirectory() as scratch:
-        source = read_source(path, Path(scratch), standard=choice.standard, strict=choice.strict)
+        source = read_source(
+            path,
+            Path(scratch),
+            standard=choice.standard,
+            strict=choice.strict,
+            encoding=choice.encoding,
+        )
         types = None
         if is_rrf_terms(path):
             types = read_types(path, Path(scratch))
@@ -578,7 +584,21 @@ _LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
 _MOST = 0.9  # of these look like it
 _CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
 _WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
-_PIPES = 14  # in a row up to its string; MRCONSO has 18
+_OF_MRCONSO = 17  # pipes between its columns, where the last has none
+_PIPES = 4  # in a row of a release's file, at least, which also ends with one
+# Other formats by their first signs, and what to give in their place.
+_OTHERS = {
+    "<": "XML, such as an ontology in OWL: give the ontology in OBO format (.obo; `robot convert "
+    "--input hp.owl --output hp.obo` makes it), or a table",
+    "{": "JSON: give the ontology in OBO format (.obo), or a table",
+    "@prefix": "Turtle (RDF): give the ontology in OBO format (.obo), or a table",
+    "%PDF": "a PDF: give a table",
+    **dict.fromkeys(
+        ("\ufffd\x02", "\ufffd\x03", "\ufffd\x04", "\ufffd\x05"),  # pickles
+        "no text, as MedCAT's cdb.dat is: give the table that it was made from (with the columns "
+        "cui, name, ...)",
+    ),
+}
 _LETTERS = 6  # a code has no more, unless all are capitals
 _NOT_UTF8 = f"{SAVE_AS_UTF8}, or give `normalize` its --encoding, such as cp1252 (Excel's)"
 
@@ -603,15 +623,14 @@ def _rows_of_table(
         fields = _first_fields(path)
         if not fields:
             return None
-        if fields[0].count("|") >= _PIPES:
-            raise BadInput(
-                f"{path}: found {fields[0][:60]!r}..., which looks like MRCONSO.RRF; expected 18 "
-                "columns, each closed by |, with the language in the second: fetch the file again"
-            )
+        _check_format(path, fields)
         is_double = len(fields) == 1 and DOUBLE_PIPE in fields[0]
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
             return None
     dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding)
+    if not columns and (first := _header_below(path, dialect.separator, rows)) > 1:
+        tell(f"{path}: the header is row {first}; what stands above it is left aside")
+        dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding, header_row=first)
     line, header = header_of(rows)
     if not has_terms(header, path, columns):
         raise BadInput(
@@ -623,19 +642,44 @@ def _rows_of_table(
     return _chosen(replace(table, frame=table.frame.with_columns(term=pl.Series(terms))), choice)
 
 
-def _first_fields(path: Path) -> list[str]:
-    """The fields of the first line that is not empty; bytes that are not UTF-8 are reported
-    later.
+_TITLES = 20  # rows above a header, at most
+
+
+def _header_below(path: Path, separator: str, rows: Rows) -> int:
+    """The number of the row that names the columns, where titles stand above it; else 1.
+
+    The separator may be wrong: it was found with the titles.
     """
-    try:
-        with path.open("rb") as file:
-            for line in bounded_lines(file, str(path)):
-                text = line.decode("utf-8-sig", errors="replace")
-                if text.strip():
-                    return [field.strip() for field in text.split("\t")]
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return []
+    filled = [row for row in rows if not is_empty(row[1])][:_TITLES]
+    for place, (number, fields) in enumerate(filled):
+        texts = [fields, *(separator.join(fields).split(sign) for sign in "\t;,")]
+        if sum(map(bool, fields)) > 1 and not place:
+            break
+        if any(has_terms([field.strip(' "') for field in text], path) for text in texts):
+            return number if place else 1
+    return 1
+
+
+def _first_fields(path: Path) -> list[str]:
+    """The fields of the first line that is not empty; none of an empty file."""
+    line = first_line(path)
+    return [field.strip() for field in line.split("\t")] if line else []
+
+
+def _check_format(path: Path, fields: Sequence[str]) -> None:
+    """Raise BadInput for the first line of a file that is known to be no table of terms."""
+    line = "\t".join(fields)
+    what = next((said for begin, said in _OTHERS.items() if line.startswith(begin)), None)
+    if what is not None:
+        raise BadInput(f"{path}: found {what}")
+    pipes = line.count("|")
+    if len(fields) == 1 and pipes >= _PIPES and (line.endswith("|") or pipes == _OF_MRCONSO):
+        raise BadInput(
+            f"{path}: found {line[:60]!r}..., which looks like a file of the UMLS or RxNorm "
+            "without terms, or like MRCONSO.RRF in another form; expected MRCONSO.RRF or "
+            "RXNCONSO.RRF as it is released, of 18 columns, each closed by |, without a header: "
+            "give that"
+        )
 
 
 def _chosen(table: TermTable, choice: _Choice) -> _DictionaryRows:
@@ -907,7 +951,7 @@ def read_dictionary(
         became when they were cleaned. A release and a file have no others. Use it to look terms up.
       columns: of a table, the names of its columns "term" and "concept"; one that is not given is
         found.
-      encoding: of a table that is not UTF-8.
+      encoding: of a table or an ontology that is not UTF-8.
 
     Returns:
       the dictionary. For a dataset, a release and a table, `about` says the preferred name of a
@@ -927,6 +971,7 @@ def read_dictionary(
         keep_suppressed,
         standard,
         strict,
+        encoding,
     )
     from_source = is_release(path)
     if strict and not from_source:

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -160,11 +160,42 @@ def split_concepts(joined: str) -> list[str]:
 
 
 def read_text(path: Path, otherwise: str | None = None) -> str:
-    """The text of a UTF-8 file without its byte order mark; BadInput if it is not UTF-8.
+    """The text of a file in UTF-8, or UTF-16 with a byte order mark; BadInput if it is neither.
 
-    `otherwise` is as of `decoded`.
+    Line ends are those of `with_line_ends`. `otherwise` is as of `decoded`.
     """
-    return decoded(read_bytes(path), str(path), otherwise=otherwise)
+    content = read_bytes(path)
+    encoding = "utf-16" if content.startswith(_UTF16) else "utf-8-sig"
+    return with_line_ends(decoded(content, str(path), encoding, otherwise=otherwise))
+
+
+def with_line_ends(text: str) -> str:
+    """The text, with a newline where old programs of the Macintosh end lines with \\r alone."""
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def first_line(path: Path) -> str:
+    """The first line of a file that is not empty, without blanks at its ends; "" if there is none.
+
+    A first line of a comment (#) without tabs is passed over. Bytes of other encodings than those
+    of `read_text` are reported by who reads it.
+    """
+    try:
+        with path.open("rb") as file:
+            encoding = "utf-16" if file.read(2) in _UTF16 else "utf-8-sig"
+            file.seek(0)
+            content = file.read(LONGEST_LINE)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if encoding == "utf-8-sig" and len(content) == LONGEST_LINE and b"\n" not in content:
+        raise too_long(str(path), 1)
+    lines = with_line_ends(content.decode(encoding, errors="replace")).split("\n")
+    found = (line.strip("\r ") for line in lines)
+    return next((one for one in found if one.strip() and not _is_comment(one)), "")
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#") and "\t" not in line
 
 
 def read_bytes(path: Path) -> bytes:
@@ -188,6 +219,9 @@ def unreadable(path: Path, error: OSError) -> BadInput:
     return BadInput(f"{path}: cannot be read ({error.strerror}); give an existing file")
 
 
+_ONE_BYTE = re.compile("cp125|iso8859|mac|latin")  # encodings, as `codec_of` names them
+
+
 def decoded(
     content: bytes,
     place: str,
@@ -200,11 +234,16 @@ def decoded(
     Args:
       content: the bytes.
       place: their name in messages.
-      encoding: as Python names it.
+      encoding: as Python names it; not used for text that is UTF-8 and would be misread.
       remedy: what to do about bytes that are none of it, for the message.
       otherwise: another encoding for such bytes, which is said.
     """
     check_lines(content, place)
+    if _ONE_BYTE.match(encoding) and not content.isascii():
+        with suppress(UnicodeDecodeError):  # text of these encodings is never that by chance
+            text = content.decode("utf-8-sig")
+            tell(f"warning: {place}: is UTF-8, so it is read as such, not as {encoding}")
+            return text
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -266,6 +305,8 @@ def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list
     second: dict[str, str] = {}  # equal concepts as one object
     has_header = False
     for number, fields in _split_lines(path, otherwise):
+        if not found and len(fields) == 1 and _is_comment(fields[0]):
+            continue
         if not (found or has_header):
             has_header = names_columns(fields)
             if has_header:
@@ -294,11 +335,7 @@ def _no_lines(path: Path) -> BadInput:
 
 def is_double_piped(path: Path) -> bool:
     """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
-    try:
-        with path.open("rb") as file:
-            return DOUBLE_PIPE.encode() in next(bounded_lines(file, str(path)), b"")
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return DOUBLE_PIPE in first_line(path)
 
 
 def double_piped(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
@@ -347,7 +384,7 @@ def content_hash(rows: Iterable[Sequence[str]]) -> str:
 # -------------------------------------------------------------------------------------------------
 # Text with commas, semicolons or tabs: its rows with line numbers, and the writer of such text.
 
-_SEPARATORS = ("\t", ";", ",")
+_SEPARATORS = ("\t", ";", ",", "|")
 _LOOKED_AT = 200  # rows, to tell which separator a file has
 _MOST_ZEROS = 0.1  # of a text; more are another encoding, or no text
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
@@ -410,14 +447,30 @@ def _read_delimited(
     text = _without_lines(text, header_row - 1)
     if header_row == 1 and (said := _SEPARATOR_LINE.match(text)):
         separator, text = separator or said[1], _without_lines(text, 1)
-    comments = _comments(text) if separator in (None, "\t") else 0
-    text = _without_lines(text, comments)
+    text = _without_lines(text, _comments(text))
     separator = separator or _separator(text, str(path))
     if separator == "\t":
         is_quoted, rows = _tab_rows(text, str(path))
     else:
         is_quoted, rows = True, list(_rows(text, separator, str(path)))
+        _tell_of_swallowed(rows, separator, str(path))
     return Dialect(separator, is_quoted, has_bom, line_end), rows
+
+
+def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
+    """Warns of a field whose further lines have as many separators as the header: a quote that was
+    opened by mistake takes rows until the next one.
+    """
+    width = len(rows[0][1]) if rows else 0
+    for number, fields in rows if width > 1 else []:
+        for field in fields if len(fields) == width else []:
+            lines = field.split("\n")[1:]
+            if lines and all(line.count(separator) == width - 1 for line in lines):
+                tell(
+                    f"warning: {place}:{number}: a field in double quotes takes {len(lines):,} "
+                    "further lines that look like rows; if they are, take the quote out"
+                )
+                return
 
 
 _SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)  # Excel's own first line
@@ -430,19 +483,21 @@ def _without_lines(text: str, count: int) -> str:
 
 
 def _comments(text: str) -> int:
-    """Lines of comments, which begin with #, above a table with tabs, such as SSSOM's metadata.
+    """Lines of comments, which begin with #, above a table, such as SSSOM's metadata.
 
-    A line with as many tabs as the next is a header, as CTD's "# DiseaseName" is.
+    A line that has as many columns as the next is a header, as CTD's "# DiseaseName" is.
     """
-    count = last = start = 0
+    count = start = 0
+    last = ""
     while text.startswith("#", start):
         end = text.find("\n", start)
         if end < 0:
             return 0
-        last = text.count("\t", start, end)
+        last = text[start:end]
         count, start = count + 1, end + 1
-    tabs = text[start : text.find("\n", start)].count("\t")
-    return count - (tabs == last) if tabs else 0
+    header = text[start : text.find("\n", start)]
+    sign = max(_SEPARATORS, key=header.count)
+    return count - (header.count(sign) == last.count(sign)) if sign in header else 0
 
 
 def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
@@ -479,8 +534,7 @@ def _text(
             raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
         tell(f"warning: {place}:{line}: {zeros:,} zero bytes were left out, here the first")
         text = text.replace("\0", "")
-    if "\n" not in text:
-        text = text.replace("\r", "\n")  # as old programs of the Macintosh end lines
+    text = with_line_ends(text.rstrip("\x1a"))  # DOS ended files with this sign
     return text, content.startswith(codecs.BOM_UTF8) if is_utf8 else True
 
 
@@ -515,8 +569,10 @@ def _rows(
 
 def _separator(text: str, place: str) -> str:
     """The separator that splits the header into most columns, and half of the first rows alike."""
-    columns = {}
-    for separator in _SEPARATORS:
+    columns: dict[str, int] = {}
+    is_double = DOUBLE_PIPE in text.lstrip("\n").partition("\n")[0]  # CUI||name is another form
+    signs = _SEPARATORS[:-1] if is_double else _SEPARATORS
+    for separator in signs:
         counts = []
         try:
             for _, fields in islice(_rows(text, separator, place, separator != "\t"), _LOOKED_AT):
@@ -526,7 +582,7 @@ def _separator(text: str, place: str) -> str:
             pass
         is_alike = counts and 2 * counts.count(counts[0]) >= len(counts)
         columns[separator] = counts[0] if is_alike else 0
-    best = max(_SEPARATORS, key=columns.__getitem__)
+    best = max(signs, key=columns.__getitem__)
     if columns[best] > 1:
         return best
     try:  # one column, whose text may have commas all the same
@@ -880,6 +936,12 @@ def write_with_columns(
 # -------------------------------------------------------------------------------------------------
 # Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
+# What spreadsheets show in the place of a value, in English, German, French and other languages.
+SPREADSHEET_ERRORS = frozenset(
+    "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #n/d #nd"
+    " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
+    " #¡div/0! #¡num! #¡nulo! #!valor! #!num! #nome? #rif! #valore! #verw!".split()
+)
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
 _EXACT = 10**15  # Excel keeps 15 digits of a number
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold

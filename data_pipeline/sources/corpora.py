@@ -40,7 +40,7 @@ from data_pipeline.process import BadInput, did_you_mean
 
 _MENTION = re.compile(r"(T\d+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
 _NOTE = re.compile(r"#\d+\tAnnotatorNotes (T\d+)\t(.*)", re.DOTALL)
-_OTHER_NOTE = re.compile(r"#\d+\tAnnotatorNotes [REAMN*]\d*\t")  # on a relation and the like
+_OTHER_NOTE = re.compile(r"#\d+\tAnnotatorNotes (?!T\d)[A-Z*#]\S*\t")  # on a relation and the like
 _OTHER_LINES = ("R", "E", "A", "M", "N", "*", "#")  # what else BRAT writes
 _TAR_ENDINGS = (".tar.gz", ".tgz", ".tar")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from data_pipeline.files.tables import Table, listed, read_table
+from data_pipeline.files.tables import Table, bounded_lines, listed, read_table
 from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import unpack_matching
 from data_pipeline.sources.source import RETIRED, Source, no_retired
@@ -23,10 +23,20 @@ _NEEDED = ("LOINC_NUM", *_PARTS, "CLASS", "STATUS", "SHORTNAME", "LONG_COMMON_NA
 _STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 
 
+def is_loinc(path: Path) -> bool:
+    """Whether a file has the columns of Loinc.csv, whatever its name."""
+    try:
+        with path.open("rb") as file:
+            header = next(bounded_lines(file, str(path)), b"").decode("utf-8-sig", errors="replace")
+    except OSError:  # who reads it says so
+        return False
+    return set(_NEEDED) <= set(re.findall(r"\w+", header))
+
+
 def read_loinc(
     root: Path, scratch: Path, scopes: Iterable[str] = (), release: str | None = None
 ) -> Source:
-    """Reads Loinc.csv, or the folder or .zip of a release that contains it, as a `Source`.
+    """Reads Loinc.csv, by whatever name, or the folder or .zip that contains it, as a `Source`.
 
     Term types are LC, DN and OSN (long common, display and short name) and LN (the six parts with
     colons between them). Deprecated terms are obsolete (SUPPRESS=O); where MapTo.csv lies beside
@@ -46,9 +56,11 @@ def read_loinc(
     files = {
         file["file"].lower(): (path, file) for path, file in unpack_matching(root, FILE, scratch)
     }
+    if root.is_file() and root.suffix.lower() != ".zip":  # it may have another name
+        files["loinc.csv"] = (root, {"file": root.name, "bytes": root.stat().st_size})
     if "loinc.csv" not in files:
         raise BadInput(f"{root} has no Loinc.csv; expected a release of LOINC: give its folder")
-    table = read_table(files["loinc.csv"][0], separator=",")
+    table = read_table(files["loinc.csv"][0])
     if missing := [name for name in _NEEDED if name not in table.frame.columns]:
         raise BadInput(
             f"{table.path} has no column {missing[0]}; expected LOINC's own table, with "

@@ -14,13 +14,14 @@ from pathlib import Path
 import fastobo
 import polars as pl
 
-from data_pipeline.files.tables import check_lines, unpacked
+from data_pipeline.files.tables import decoded, read_bytes
 from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.source import ATOMS, RELATIONS, RETIRED, Source
 
 SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 _LANGUAGE = "ENG"
-_DISCARDED = re.compile("obsolete|deprecated|withdrawn", re.IGNORECASE)  # types of synonyms
+# Types of synonyms, by name or description.
+_DISCARDED = re.compile("obsolete|deprecated|withdrawn|discarded|exclude|misnomer", re.IGNORECASE)
 
 
 def read_obo(
@@ -29,6 +30,7 @@ def read_obo(
     release: str | None = None,
     *,
     strict: bool = False,
+    encoding: str | None = None,
 ) -> Source:
     """The ontology at `path` as a `Source`; obsolete classes are left out.
 
@@ -42,11 +44,12 @@ def read_obo(
     (o, RO|part_of, s) and (s, RO|<inverse>, o), where the inverse is the Typedef's inverse_of, or
     "inverse_part_of" if none is declared.
 
+    Bytes that are not UTF-8 are read as `encoding`, where it is given.
+
     Lines of comments (!) are skipped; others that are not valid are left out and counted, unless
     `strict` refuses them.
 
-    Raises BadInput for a missing file, a frame that cannot be read (with line), or a file without
-    classes.
+    Raises BadInput for a missing file, or a file without classes.
     """
     if not path.is_file():
         raise BadInput(f"{path} does not exist; expected an OBO file (.obo or .obo.gz)")
@@ -55,7 +58,7 @@ def read_obo(
         raise BadInput(
             f"synonym scope {unknown[0]!r}; expected some of {', '.join(SYNONYM_SCOPES)}"
         )
-    header, frames = _parse(path, strict)
+    header, frames = _parse(path, strict, encoding)
     tables = _Tables(header, scopes)
     for frame in frames:
         tables.add(frame)
@@ -81,15 +84,19 @@ def definitions(path: Path) -> Iterator[tuple[str, str, str]]:
 
 _COMMENT = re.compile(rb"^[ \t]*!.*$", re.MULTILINE)  # the guide of OBO 1.4 has parsers skip it
 _SYNONYM = re.compile(r'synonym:\s*"(.*)"\s+(EXACT|NARROW|BROAD|RELATED)\b\s*(\w*)')
+_OLD_SYNONYM = re.compile(r'(exact|narrow|broad|related)_synonym:\s*"(.*)"')
+_OBSOLETE = re.compile(r"is_obsolete:\s*(?:true|yes|1)\b", re.IGNORECASE)
 _TO_ESCAPE = re.compile(r'(?<!\\)([{}"])')
 _SHOWN = 3  # bad lines that are named
 
 
-def _parse(path: Path, strict: bool = False) -> tuple[fastobo.header.HeaderFrame, list]:
+def _parse(
+    path: Path, strict: bool = False, encoding: str | None = None
+) -> tuple[fastobo.header.HeaderFrame, list]:
     """The header and all frames; lines that are not valid OBO are left out and counted, or
     refused.
     """
-    data = _COMMENT.sub(b"", _read_utf8(path)) + b"\n"  # the last line may have no end
+    data = _COMMENT.sub(b"", _read_utf8(path, encoding)) + b"\n"  # the last line may have no end
     try:
         reader = fastobo.iter(io.BytesIO(data))
         return reader.header(), list(reader)
@@ -109,7 +116,7 @@ def _parse_by_frames(
     mended: list[str] = []
     header, frames, number = fastobo.header.HeaderFrame(), [], 1
     for stanza in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
-        found = _mended(path, stanza.split("\n"), number, bad, bad if strict else mended)
+        found = _mended(stanza.split("\n"), number, bad, bad if strict else mended)
         header = header if stanza.startswith("[") else found.header
         frames += list(found)
         number += stanza.count("\n")
@@ -125,11 +132,10 @@ def _parse_by_frames(
     return header, frames
 
 
-def _mended(
-    path: Path, lines: list[str], first: int, bad: list[str], mended: list[str]
-) -> fastobo.doc.OboDoc:
+def _mended(lines: list[str], first: int, bad: list[str], mended: list[str]) -> fastobo.doc.OboDoc:
     """One frame, or the header, without the lines that are not valid; these are added to `bad`, and
-    those that are read as they stand to `mended`.
+    those that are read as they stand to `mended`. Nothing is left of a frame whose kind or
+    identifier is not valid.
     """
     given = list(lines)
     while True:
@@ -138,11 +144,13 @@ def _mended(
         except SyntaxError as error:
             place = (error.lineno or 1) - 1
             line = given[place] if place < len(given) else ""
-            if not line.strip() or not lines[place] or line.startswith(("[", "id:")):
-                raise BadInput(
-                    f"{path}, line {first + place}: not valid OBO: {error.msg}; the line reads "
-                    f"{line.strip()[:80]!r}. Mend the line, or fetch the file again."
-                ) from error
+            is_named = any(one.startswith("id:") for one in given[:place])
+            is_frame = given[0].startswith("[")
+            if not line.strip() or not lines[place] or (is_frame and not is_named):
+                place = place if line.strip() else 0
+                named = f"line {first + place}, {given[place].strip()[:80]!r} with all that follows"
+                bad.append(f"{named} up to the next [...]")
+                return fastobo.doc.OboDoc()
             as_it_stands, named = _escaped(line), f"line {first + place}, {line.strip()[:80]!r}"
             if lines[place] == line != as_it_stands:
                 lines[place] = as_it_stands
@@ -155,7 +163,14 @@ def _mended(
 
 
 def _escaped(line: str) -> str:
-    """A name or a synonym with its special signs escaped, and without what follows a synonym."""
+    """A name or a synonym with its special signs escaped, and without what follows a synonym.
+
+    Synonyms of OBO 1.0 (exact_synonym) and True for true are as OBO 1.4 has them.
+    """
+    if found := _OBSOLETE.match(line):
+        return "is_obsolete: true"
+    if found := _OLD_SYNONYM.match(line):
+        line = f'synonym: "{found[2]}" {found[1].upper()} []'
     if line.startswith("name:"):
         return "name: " + _TO_ESCAPE.sub(r"\\\1", line[len("name:") :].strip())
     if found := _SYNONYM.match(line):
@@ -164,18 +179,8 @@ def _escaped(line: str) -> str:
     return line
 
 
-def _read_utf8(path: Path) -> bytes:
-    data = unpacked(path) if path.suffix == ".gz" else path.read_bytes()
-    check_lines(data, str(path))
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BadInput(
-            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 "
-            "throughout. Convert or fetch the file again."
-        ) from error
-    return data
+def _read_utf8(path: Path, otherwise: str | None) -> bytes:
+    return decoded(read_bytes(path), str(path), otherwise=otherwise).encode()
 
 
 class _Tables:
@@ -184,6 +189,11 @@ class _Tables:
     def __init__(self, header: fastobo.header.HeaderFrame, scopes: tuple[str, ...]):
         self.scopes = scopes
         self.header = {clause.raw_tag(): clause.raw_value() for clause in header}
+        self.types_of_synonyms = {
+            str(clause.typedef): clause.description
+            for clause in header
+            if clause.raw_tag() == "synonymtypedef"
+        }
         self.atoms: list[tuple] = []
         self.is_a: list[tuple[str, str]] = []
         self.relationships: list[tuple[str, str, str]] = []
@@ -227,7 +237,8 @@ class _Tables:
             self._add_atom(identifier, "name", 0, clause.name)
         for clause in values.get("synonym", []):
             scope = clause.synonym.scope
-            if _DISCARDED.search(str(clause.synonym.type or "")):
+            kind = str(clause.synonym.type or "")
+            if _DISCARDED.search(f"{kind} {self.types_of_synonyms.get(kind, '')}"):
                 self.discarded += 1
             elif scope in self.scopes:
                 rank = 1 + SYNONYM_SCOPES.index(scope)
@@ -249,7 +260,7 @@ class _Tables:
 
     def _add_atom(self, identifier: str, term_type: str, rank: int, term: str) -> None:
         vocabulary = identifier.split(":")[0]
-        row = (identifier, _LANGUAGE, vocabulary, term_type, "N", rank, term, identifier)
+        row = (identifier, _LANGUAGE, vocabulary, term_type, "N", rank, term.strip(), identifier)
         self.atoms.append(row)
 
     def _relation_rows(self) -> Iterator[tuple[str, str, str, str, str, str]]:

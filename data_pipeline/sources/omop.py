@@ -46,6 +46,7 @@ _LANGUAGES = {
 _ENGLISH = "4180186"  # where the download has no concepts of languages
 _REPLACED, _MAPS_TO = "Concept replaced by", "Maps to"
 NOT_STANDARD = "not standard"  # a relation of `read_not_standard`
+_IS_VALID = pl.col("invalid_reason").is_in(["", "NULL", "NA", "\\N"])  # as databases write nothing
 
 
 def is_concepts(path: Path) -> bool:
@@ -87,7 +88,7 @@ def read_omop(
     if "concept" not in tables:
         raise BadInput(f"{root} has no CONCEPT.csv; expected a download from Athena, whole")
     concepts = tables["concept"].with_columns(
-        suppress=pl.when(pl.col("invalid_reason") != "").then(pl.lit("O")).otherwise(pl.lit("N"))
+        suppress=pl.when(_IS_VALID).then(pl.lit("N")).otherwise(pl.lit("O"))
     )
     warnings = _missing(tables)
     nameless = concepts.filter(pl.col("concept_name").str.strip_chars() == "")
@@ -99,7 +100,7 @@ def read_omop(
     concepts = concepts.filter(pl.col("concept_name").str.strip_chars() != "")
     links = tables.get("concept_relationship")
     if links is not None:
-        links = links.filter(pl.col("invalid_reason") == "").select(
+        links = links.filter(_IS_VALID).select(
             old="concept_id_1", relation="relationship_id", new="concept_id_2"
         )
     atoms = _atoms(concepts, tables.get("concept_synonym"))
@@ -144,7 +145,7 @@ def read_not_standard(root: Path, scratch: Path, concepts: Sequence[str]) -> pl.
     table = scan_tabbed(found["concept.csv"], _COLUMNS["concept"], _header)
     others = table.filter(
         pl.col("concept_id").is_in(concepts) & (pl.col("standard_concept") != "S")
-    ).select(retired="concept_id", invalid=pl.col("invalid_reason") != "")
+    ).select(retired="concept_id", invalid=~_IS_VALID)
     links = pl.LazyFrame(schema={"retired": pl.String, "cui": pl.String})
     if "concept_relationship.csv" in found:
         columns = _COLUMNS["concept_relationship"]
@@ -153,7 +154,7 @@ def read_not_standard(root: Path, scratch: Path, concepts: Sequence[str]) -> pl.
             .filter(
                 pl.col("concept_id_1").is_in(concepts),
                 pl.col("relationship_id") == _MAPS_TO,
-                pl.col("invalid_reason") == "",
+                _IS_VALID,
                 pl.col("concept_id_1") != pl.col("concept_id_2"),
             )
             .select(retired="concept_id_1", cui="concept_id_2")

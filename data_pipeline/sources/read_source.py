@@ -56,6 +56,8 @@ def _kind_of(path: Path) -> _Kind:
     if path.is_file() and name != "loinc.csv" and not name.endswith(".zip"):
         if omop.is_concepts(path):
             return _Kind.OMOP
+        if loinc.is_loinc(path):
+            return _Kind.LOINC
         if name.endswith((".obo", ".obo.gz")):
             return _Kind.OBO
         if is_rrf_terms(path):
@@ -93,7 +95,8 @@ def _names(path: Path) -> list[str]:
 def is_release(path: Path) -> bool:
     """Whether a path is an ontology, a release or an archive: a source that is no table."""
     is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
-    is_table = path.is_file() and (omop.is_concepts(path) or is_rrf_terms(path))
+    tells = (omop.is_concepts, loinc.is_loinc, is_rrf_terms)
+    is_table = path.is_file() and any(one(path) for one in tells)
     return is_file or is_table or _kind_of_release(_names(path)) is not None
 
 
@@ -122,6 +125,7 @@ def read_source(
     *,
     standard: bool = False,
     strict: bool = False,
+    encoding: str | None = None,
 ) -> Source:
     """The source at `path`; what is packed is unpacked into `scratch`, which need not exist.
 
@@ -132,12 +136,13 @@ def read_source(
       release: name of the release; None: from the files.
       standard: of OMOP's vocabularies, standard concepts alone, as `read_omop` takes them.
       strict: refuse an OBO ontology with lines that are not valid; else they are left out.
+      encoding: of an OBO ontology that is not UTF-8.
 
     Raises:
       BadInput: for missing or malformed files, and for identifiers with control characters.
     """
     scopes = tuple(scope.upper() for scope in synonym_scopes)
-    return checked(_read(path, scratch, scopes, release, standard, strict), path)
+    return checked(_read(path, scratch, scopes, release, standard, strict, encoding), path)
 
 
 def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
@@ -171,6 +176,7 @@ def _read(
     release: str | None,
     standard: bool,
     strict: bool,
+    encoding: str | None,
 ) -> Source:
     kind = _kind_of(path)
     if strict and kind != _Kind.OBO:
@@ -183,7 +189,7 @@ def _read(
             "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
         )
     if kind == _Kind.OBO:
-        return read_obo(path, scopes, release, strict=strict)
+        return read_obo(path, scopes, release, strict=strict, encoding=encoding)
     if kind == _Kind.TERMS:
         return read_term_source(path, release)
     if kind == _Kind.SNOMED:

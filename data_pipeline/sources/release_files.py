@@ -233,6 +233,8 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
         path,
         separator="\t",
         quote_char=None,
+        has_header=False,  # it was checked, and may be in capitals
+        skip_rows=1,
         schema=dict.fromkeys(columns, pl.String),
         glob=False,
     ).select(pl.all().fill_null(""))
@@ -341,7 +343,8 @@ def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
         raise BadInput(
             f"no MRCONSO.RRF at {root}; expected a UMLS META folder or its parent, a release .zip, "
             ".nlm files, or MRCONSO.RRF itself (plain, .gz, or parts .aa.gz, .ab.gz), or RxNorm's "
-            "with RXNCONSO.RRF; for an OBO ontology give its .obo file"
+            "with RXNCONSO.RRF; for an OBO ontology give its .obo file, and for a pack of MedCAT "
+            "the table that it was made from"
         )
     if len(releases) > 1:
         raise BadInput(f"{root} holds {len(releases)} releases: {', '.join(releases)}; give one")

@@ -255,8 +255,14 @@ def read_types(mrconso: Path, scratch: Path) -> pl.LazyFrame | None:
 def read_retired(path: Path) -> pl.DataFrame:
     """The retired concepts of an MRCUI file, as in `Source`.
 
-    Raises BadInput for a malformed file, naming file and line.
+    Raises BadInput for a malformed file, naming file and line, and for RXNCUI.
     """
+    if path.name.upper().startswith("RXNCUI"):
+        raise BadInput(
+            f"{path}: found RxNorm's RXNCUI; expected MRCUI, or lines of old<TAB>new: make them by "
+            f"awk -F'|' '$1 != $5 {{print $1 \"\\t\" $5}}' {path} | sort -u > old_new.tsv, and "
+            "give that"
+        )
     _check_lines(path, "MRCUI")
     return _retired(_scan(path, "MRCUI"))
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
+    SPREADSHEET_ERRORS,
     Dialect,
     Rows,
     Table,
@@ -31,25 +32,29 @@ _NAME_STATUS = "namestatus"
 # if none of an earlier group is there.
 _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "concept": (
-        ("concept", "conceptid", "conceptcode", "conceptidentifier", "cui", "cuis", "sctid"),
+        ("concept", "conceptid", "conceptidentifier", "cui", "cuis", "sctid"),
+        ("conceptcode", "loincnum"),
         ("code", "id", "identifier"),
     ),
     "term": (
         ("term", "name", "string", "str", "label", "synonym", "mention", "display", "title"),
+        ("conceptname", "longcommonname"),
         ("description", "text"),
     ),
     "language": (("language", "lang", "lat", "languagecode"),),
     "vocabulary": (
-        ("vocabulary", "sab"),
-        ("source", "system", "codesystem", "terminology", "ontologies"),
+        ("vocabulary", "vocabularyid", "sab"),
+        ("source", "system", "codesystem", "terminology", "ontologies", "vocab"),
     ),
     "preferred": (("preferred", "ispref", "ispreferred", "pref", _NAME_STATUS),),
     "type": (
         ("semantictype", "semantictypes", "sty", "semtype", "typeids"),
         ("type",),
-        ("semanticgroup",),
+        ("semanticgroup", "domainid"),
     ),
 }
+# A file of Athena's search: its Concept says "Standard", and its Id is the concept.
+_OF_ATHENA = {"id", "code", "name", "concept", "validity", "vocab"}
 EXPECTED = (
     "a header with a column for the term (term, name, label, description, ...) and one for the "
     "concept (concept, cui, code, id, ...)"
@@ -101,6 +106,8 @@ def _roles(
       BadInput: two columns could have the same role, or none has a name that was told.
     """
     names = [folded(name) for name in header]
+    if _OF_ATHENA <= set(names):
+        names[names.index("concept")], names[names.index("id")] = "standard", "conceptid"
     found: dict[str, int] = {}
     for role, name in (columns or {}).items():
         if folded(name) not in names:
@@ -129,7 +136,7 @@ def _roles(
             )
         if places:
             found[role] = places[0]
-    code = names.index("code") if "code" in names else None
+    code = next((names.index(one) for one in ("code", "conceptcode") if one in names), None)
     if code is not None and (code != found.get("concept") or "vocabulary" in found):
         found["code"] = code  # alone it is the concept, and with a vocabulary both
     return found
@@ -181,8 +188,9 @@ def term_table(
         else pl.lit("").alias(role)
         for role in (*_NAMES, "code")
     )
-    _check(table, frame, columns)
-    frame = frame.filter(_in_use(table))
+    in_use = _in_use(table)
+    _check(table, frame, columns, in_use)
+    frame = frame.filter(in_use)
     frame = frame.with_columns(
         language=umls_language(pl.col("language")),
         preferred=pl.col("preferred").str.to_lowercase().is_in(_YES),
@@ -201,29 +209,88 @@ def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
     return parts.with_columns(pl.col(role).str.strip_chars())
 
 
+# Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
+# rows, and those of the others, in lower case. A column with further values is not read; of a
+# status (None) any are others.
+_OF_NO = ("0", "0.0", "f", "false", "n", "no", "nein", "non", "inactive")
+_OF_YES = ("1", "1.0", "t", "true", "y", "yes", "ja", "oui", "si", "sí", "active")
+_ABSENT = ("", "null", "na", "\\n")  # as databases write it
+_WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
+    **dict.fromkeys(("active", "isactive", "aktiv", "actif"), (_OF_NO, _OF_YES)),
+    **dict.fromkeys(
+        (
+            *("inactive", "isinactive", "obsolete", "isobsolete", "deprecated", "isdeprecated"),
+            *("retired", "isretired", "suppressed"),
+        ),
+        (_OF_YES, (*_OF_NO, *_ABSENT)),
+    ),
+    "suppress": (("o", "e", "y"), ("n", *_ABSENT)),  # of MRCONSO
+    "invalidreason": (("d", "u", "r"), _ABSENT),  # of OMOP's CONCEPT
+    "validity": (("invalid",), ("valid",)),  # of Athena's search
+    "status": (("inactive", "deprecated", "obsolete", "retired", "withdrawn", "deleted"), None),
+}
+_OF_RF2 = {"id", "effectivetime", "active"}  # columns of SNOMED CT's files
+_DEFINITION = "900000000000550004"  # there, the type of a description that is no name
+
+
 def _in_use(table: Table) -> pl.Series:
-    """bool: the rows that a column "active" of 1 and 0, as SNOMED CT has, does not withdraw."""
-    found = [name for name in table.frame.columns if folded(name) == "active"]
-    values = table.frame[found[0]].str.strip_chars() if found else pl.Series([""])
-    if not values.is_in(["0", "1"]).all():
-        return pl.Series([True] * table.frame.height)
-    withdrawn = int((values == "0").sum())
-    if withdrawn:
-        tell(f"{table.path}: {withdrawn:,} rows left out, which are not active")
-    return values == "1"
+    """bool: the rows that no column of the table withdraws, of which the versions are the newest.
+
+    Of SNOMED CT's descriptions, definitions are left out, too, and of OMOP's concepts those without
+    a name.
+    """
+    columns = {folded(one): table.frame[one].str.strip_chars() for one in table.frame.columns}
+    kept = pl.Series([True] * table.frame.height)
+    if columns.keys() >= _OF_RF2:
+        versions = pl.DataFrame({name: columns[name] for name in _OF_RF2})
+        newest = pl.col("effectivetime") == pl.col("effectivetime").max().over("id")
+        kept &= versions.select(newest).to_series()
+        if older := int((~kept).sum()):
+            tell(f"{table.path}: {older:,} rows left out, of which there are newer versions")
+        if "typeid" in columns:
+            kept &= columns["typeid"] != _DEFINITION
+        if "conceptid" in columns:
+            tell(
+                f"warning: {table.path}: these are descriptions of SNOMED CT without their "
+                "concepts, some of which may be inactive: give the Snapshot folder of the release"
+            )
+    if {"conceptid", "conceptname"} <= columns.keys():  # CPT4, before its program was run
+        is_nameless = columns["conceptname"] == ""
+        if count := int((kept & is_nameless).sum()):
+            tell(f"{table.path}: {count:,} concepts without a name were left out")
+        kept &= ~is_nameless
+    for name, (withdrawn, others) in _WITHDRAWN.items():
+        values = columns.get(name, pl.Series(dtype=pl.String)).str.to_lowercase()
+        unknown = values.filter(~values.is_in([*withdrawn, *(others or ())]))
+        if others is not None and len(unknown):
+            tell(
+                f"warning: {table.path}: the column {name} has {unknown[0]!r}, so it is not read; "
+                f"expected {withdrawn[0]} for rows to leave out, or {others[0] or 'nothing'}"
+            )
+        elif len(values):
+            is_out = values.is_in(list(withdrawn))
+            if count := int((kept & is_out).sum()):
+                tell(f"{table.path}: {count:,} rows left out, which are not active ({name})")
+            kept &= ~is_out
+    return kept
 
 
-def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str]) -> None:
-    """Raise BadInput, with file and line, for a row without term or concept or with a wrong
+def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str], in_use: pl.Series) -> None:
+    """Raise BadInput, with file and line, for a row in use without term or concept or with a wrong
     preferred value.
     """
+
+    def is_filled(role: str) -> pl.Expr:
+        text = pl.col(role).str.to_lowercase()
+        return (text.str.strip_chars("| ") != "") & ~text.is_in(SPREADSHEET_ERRORS)
+
     is_known = pl.col("preferred").str.to_lowercase().is_in((*_YES, *_NO))
     for role, is_right, expected in (
-        ("term", pl.col("term") != "", "a term in every row"),
-        ("concept", pl.col("concept").str.strip_chars("| ") != "", "a concept in every row"),
+        ("term", is_filled("term"), "a term in every row"),
+        ("concept", is_filled("concept"), "a concept in every row"),
         ("preferred", is_known, "Y, 1 or true, or N, 0, false or nothing"),
     ):
-        wrong = frame.select((~is_right).arg_true()).to_series()
+        wrong = frame.select((~is_right & in_use).arg_true()).to_series()
         if len(wrong):
             value = frame[role][wrong[0]]
             raise BadInput(

@@ -652,10 +652,15 @@ def test_all_is_checked_before_anything_is_encoded(
     assert not (files / "coded.csv").exists()
 
 
-def test_a_column_that_differs_from_an_added_one_in_case_alone(run_of_normalize_tables, files):
-    (files / "list.csv").write_text("Code,local term\n1,fever\n", encoding="utf-8")
-    with pytest.raises(BadInput, match=r"has a column 'Code' already.*--prefix"):
-        run_of_normalize_tables("--column", "local term", given="list.csv")
+def test_a_list_with_a_column_of_its_own_called_code(run_of_normalize_tables, files, capsys):
+    (files / "list.csv").write_text("Code;local term\n1;Hemiplegia (right)\n", encoding="utf-8")
+    (files / "own.csv").write_text("mention,concept,decision\nHemiplegia (right),MI,accepted\n")
+    rows = run_of_normalize_tables("--column", "local term", "--decided", "own.csv")
+    assert (rows[0]["Code"], rows[0]["coded_concept"], "concept" in rows[0]) == ("1", "MI", False)
+    told = capsys.readouterr().err
+    assert "has a column 'Code' itself, so the added ones are called coded_concept" in told
+    again = run_of_normalize_tables("--column", "local term", "--decided", "coded.csv", out="b.csv")
+    assert again == rows, "the coded list is a file of decisions for the same list"
 
 
 def test_a_coded_list_is_not_coded_over(run_of_normalize_tables, files):

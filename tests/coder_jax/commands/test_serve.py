@@ -21,8 +21,9 @@ pytest.importorskip("fastapi", reason="fastapi is not installed (see requirement
 
 from coder_jax import TermEncoder
 from coder_jax.__main__ import main
-from coder_jax.commands import web_app
+from coder_jax.commands import serve, web_app
 from coder_jax.mapping.coded_list import CODED_COLUMNS
+from data_pipeline.flags import parsed
 from data_pipeline.process import BadInput
 
 DICTIONARY = (
@@ -406,6 +407,17 @@ def test_a_port_that_is_taken(model, capsys):
     assert main(["serve", "--model", str(model), "--port", "70000"]) == 2
     elsewhere = ["--host", "203.0.113.1"]  # an address of no machine
     assert main(["serve", "--model", str(model), *elsewhere]) == 2
+
+
+def test_files_that_are_not_utf8(model, tmp_path):
+    names = {"--dictionary": "term\tconcept\nMénière\tM\n", "--abbreviations": "MM\tMénière\n"}
+    words = ["--model", str(model), "--pooling", "mean", "--encoding", "cp1252"]
+    for option, text in names.items():
+        path = tmp_path / f"{option}.tsv"
+        path.write_bytes(text.encode("cp1252"))
+        words += [option, str(path)]
+    served = serve._served(parsed(serve.OPTIONS, words)[0])
+    assert served.normalizer.answers(["MM"])[0].concept == "M"
 
 
 def test_one_encoder_and_choices_with_a_dictionary(model, capsys):

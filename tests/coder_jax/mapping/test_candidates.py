@@ -5,8 +5,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coder_jax.encoding.encoder import EncodedDictionary, TermEncoder, nearest_concepts
-from coder_jax.mapping.candidates import SAME, TRIGRAMS, Candidates
-from coder_jax.mapping.coded_list import KINDS
+from coder_jax.mapping.candidates import SAME, TRIGRAMS, Candidates, _judged
+from coder_jax.mapping.coded_list import KINDS, Candidate
 from coder_jax.mapping.confidence import misspelt
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.tf_idf import CharacterTfIdf
@@ -137,3 +137,9 @@ def test_one_typing_error_each():
     assert lengths == {-1, 0, 1}
     swapped = [other for other in wrong[::5] if sorted(other) == sorted("hypertension")]
     assert swapped and all(other != "hypertension" for other in swapped)
+
+
+def test_what_is_denied_of_one_name_is_denied_of_the_concept():
+    fever = Candidate("F", "Fever", 0.7)
+    judged = _judged("cough without fever", fever, ["Fever", "febbre"])
+    assert judged.differs == ("negation",)

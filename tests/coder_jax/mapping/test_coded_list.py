@@ -278,3 +278,29 @@ def test_the_column_that_says_it_is_found_by_its_name_and_its_numbers():
     columns = {"code": ["1", "2"], "n": ["yes", "no"], " Anzahl": ["5", ""], "count": ["1", "2"]}
     assert find_frequencies(columns) == " Anzahl"
     assert find_frequencies({"code": ["1"], "n": ["no"], "count": [""]}) is None
+
+
+USAGI = "sourceCode,sourceName,mappingStatus,statusSetBy,statusSetOn,conceptId,comment\n"
+
+
+def test_what_usagi_ignores_has_no_concept_and_a_flag_has_no_date(write, capsys):
+    rows = "1,a,IGNORED,ann,1700000000000,7,\n2,b,FLAGGED,ann,1700000000000,7,look\n"
+    decisions = read_decisions(write("u.csv", USAGI + rows))
+    assert decisions.made == {("1", "a"): Decision((), "", "ann", "2023-11-14")}
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_without_decisions_is_told(write, capsys):
+    header = "subject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+    row = "a\t{}\tC1\tsemapv:{}\n"
+    path = write("m.tsv", header + row.format("skos:exactMatch", "LexicalMatching"))
+    read_decisions(path).tell_unused([("a", None)])
+    assert "m.tsv: found no decision; expected rows that are" in capsys.readouterr().err
+    path = write("m.tsv", header + row.format("owl:equivalentClass", "ManualMappingCuration"))
+    assert read_decisions(path).made == {("", "a"): Decision(("C1",))}
+
+
+def test_a_concept_that_lost_its_zeros_is_told():
+    dictionary = Dictionary(["a"], ["00321"], "terms.tsv")
+    with pytest.raises(BadInput, match="it has 00321: a spreadsheet took the zeros"):
+        check_decisions(Decisions({("", "a"): Decision(("321",))}, "d.csv"), dictionary)

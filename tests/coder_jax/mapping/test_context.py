@@ -93,6 +93,44 @@ def rules():
         # what may be absent, between words
         ("colon cancer runs in the family", "family", "colon cancer"),
         ("colon cancer runs in family", "family", "colon cancer"),
+        # a sign for no
+        ("fever (-)", "negated", "fever"),
+        ("[-] fever", "negated", "fever"),
+        ("Ø Fieber", "negated", "Fieber"),
+        ("keinerlei Schmerzen", "negated", "Schmerzen"),
+        # what belongs to the name is not taken off
+        ("absence of fever", "negated", "fever"),
+        ("absence de fièvre", "negated", "fièvre"),
+        ("ausencia de fiebre", "negated", "fiebre"),
+        ("assenza di febbre", "negated", "febbre"),
+        ("ausência de febre", "negated", "febre"),
+        ("ex-smoker", "history", "smoker"),
+        ("Ex-Raucher", "history", "Raucher"),
+        # as they are abbreviated and spoken
+        ("hypertension denied by patient", "negated", "hypertension"),
+        ("neg. for malignancy", "negated", "malignancy"),
+        ("isn't pregnant", "negated", "pregnant"),
+        ("poss. pneumonia", "possible", "pneumonia"),
+        ("c/w pneumonia", "possible", "pneumonia"),
+        ("rule-out pneumonia", "possible", "pneumonia"),
+        ("provisional diagnosis: pneumonia", "possible", "pneumonia"),
+        ("Verd. auf Pneumonie", "possible", "Pneumonie"),
+        ("a.e. Pneumonie", "possible", "Pneumonie"),
+        ("sosp. polmonite", "possible", "polmonite"),
+        ("se descarta neumonía", "negated", "neumonía"),
+        ("two sisters with breast cancer", "family", "breast cancer"),
+        ("breast cancer in first degree relative", "family", "breast cancer"),
+        ("Mammakarzinom der Mutter", "family", "Mammakarzinom"),
+        ("familiäre Belastung mit Darmkrebs", "family", "Darmkrebs"),
+        ("cáncer de mama en madre", "family", "cáncer de mama"),
+        ("vader hartinfarct", "family", "hartinfarct"),
+        ("prev. stroke", "history", "stroke"),
+        ("old MI", "history", "MI"),
+        ("anamn. Hepatitis", "history", "Hepatitis"),
+        ("AVC ancien", "history", "AVC"),
+        ("ictus previo", "history", "ictus"),
+        ("ictus pregresso", "history", "ictus"),
+        ("st na CVA", "history", "CVA"),
     ],
 )
 def test_contexts(rules, mention, contexts, name):
@@ -114,10 +152,18 @@ Tibia ausente|Arco di cupido assente|Vésicule biliaire absente|Anomalie de la p
 Infection à gram négatif|sepsis por gram negativos|Mort dans l'enfance|Fractura sin especificar
 Sans autre indication|hepatitis E|LE edema|Geen diagnose
 Transient ischemic attack (TIA)|Stroke, TIA|CVA - TIA|TIA: left hemisphere|SEM grade 2/6|SIN III
+Rh (-)|gram (-)|46,XX,del(5)(p-)|placenta previa|old age|Hodgkin ex vivo|absence of kidney
 Plasminogen activator inhibitor (PAI)|Osteomalacia (TIO)|PAI: high""".replace("\n", "|").split("|"),
 )
 def test_names_that_begin_alike(rules, mention):
     assert rules.read(mention) == ((), mention)
+
+
+def test_rules_of_a_user_in_an_older_encoding(tmp_path):
+    own = tmp_path / "own.tsv"
+    own.write_bytes("verdächtig\tpossible\tbefore\rfraglos\tname\r".encode("cp1252"))
+    rules = ContextRules([own], "cp1252")
+    assert rules.read("verdächtig Pneumonie") == (("possible",), "Pneumonie")
 
 
 def test_rules_of_a_user_come_beside_the_others(tmp_path):

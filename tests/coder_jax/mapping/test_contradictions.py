@@ -24,6 +24,13 @@ SAME = [
     ("amoxicillin 250 mg per 5 ml", "Amoxicillin 50 MG/ML"),
     ("salbutamol 90 mcg/puff", "Albuterol 0.09 MG/ACTUAT"),
     ("mcg/L", "microgram per liter"),
+    ("NaCl 0.9%", "Sodium chloride 9 MG/ML"),
+    ("paracetamol 120 mg", "Paracetamol 120 MG in 5 ML"),
+    ("amoxicillin 250 mg/5 ml 100 ml", "Amoxicillin 250 MG in 5 ML"),
+    ("cough without fever", "Cough"),
+    ("cataract OS", "Cataract of left eye"),
+    ("cataract R and L", "Bilateral cataract"),
+    ("OD of paracetamol", "Overdose, left alone"),
     ("insulin 100 IU/ml", "Insulin 100 UNT/ML"),
     # what only looks like a strength, a side or a numeral
     ("COVID-19", "COVID-19 infection"),
@@ -70,6 +77,15 @@ def test_what_goes_together(mention, term):
 DIFFERENT = [
     ("levothyroxine 25 mcg tablet", "Levothyroxine 0.25 MG Tablet", "strength"),
     ("levothyroxine 0,025 mg", "Levothyroxine 0.05 MG", "strength"),
+    ("NaCl 0.9%", "Sodium chloride 4.5 MG/ML", "strength"),
+    ("paracetamol 650 mg", "Paracetamol 250 MG in 5 ML", "strength"),
+    ("paracetamol 24 mg/ml", "Paracetamol 1000 MG", "strength"),
+    ("cough w/o fever", "Fever", "negation"),
+    ("Migräne ohne Aura", "Aura", "negation"),
+    ("cataract OD", "Cataract of left eye", "side"),
+    ("cataract L/R", "Cataract of left eye", "side"),
+    ("RLL pneumonia", "Left lower lobe pneumonia", "side"),
+    ("RV failure", "Left ventricular failure", "side"),
     ("aspirin 500 mcg", "Aspirin 0.5 g", "strength"),
     ("metformin 1.000 mg", "Metformin 1 MG", "strength"),
     ("morphine 5-10 mg", "Morphine 20 MG", "strength"),
@@ -127,6 +143,7 @@ def test_what_contradicts(mention, term, kind):
     [
         ("THR right", "Total hip replacement", ("side",)),
         ("levothyroxine 25 mcg", "Levothyroxine", ("strength",)),
+        ("vitamin D 1000 IU", "Vitamin D 25 mcg", ("strength",)),  # which nobody can compare
         ("type 2 diabetes", "Diabetes", ("type",)),
         ("acute appendicitis", "Appendicitis", ("acute/chronic",)),
         ("type 2 diabetes", "T2DM", ()),  # the number is there
@@ -165,6 +182,9 @@ def test_signs_of_other_scripts_are_no_stumbling_block():
         ("lt. knee", "left knee"),
         ("RT KNEE", "right KNEE"),
         ("L-sided pain", "left-sided pain"),
+        ("visual acuity O.D.", "visual acuity right"),
+        ("OS pain", "OS pain"),
+        ("cataract R and L", "cataract bilateral"),
         ("L5 radiculopathy", "L5 radiculopathy"),
         ("oxygen 2 L/min", "oxygen 2 L/min"),
         ("L-dopa", "L-dopa"),

@@ -333,6 +333,12 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         ("К", "one letter"),
         ("#N/A", "an error of a spreadsheet"),
         ("#BEZUG!", "an error of a spreadsheet"),
+        ("#N/D", "an error of a spreadsheet"),
+        ("#GESPERRT!", "an error of a spreadsheet"),
+        ("Err:502", "an error of a spreadsheet"),
+        ("s. Anlage", "a placeholder"),
+        ("Sonstiges", "a placeholder"),
+        ("yes", "a placeholder"),
         ("Patient is well. " * 40, "a text of 680 characters, no name"),
     ],
 )

@@ -633,6 +633,67 @@ MRCONSO_ROWS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("column", "kept", "left_out"),
+    [
+        *(("active", "TRUE", "FALSE"), ("is_active", "yes", "no"), ("Aktiv", "ja", "nein")),
+        *(("inactive", "", "1"), ("obsolete", "false", "true"), ("suppress", "N", "O")),
+        *(("Status", "Active", "Deprecated"), ("invalid_reason", "NULL", "U")),
+    ],
+)
+def test_columns_that_say_which_rows_are_withdrawn(write, capsys, column, kept, left_out):
+    text = f"concept,term,{column}\n1,MI,{kept}\n2,stroke of the heart,{left_out}\n"
+    assert rows_of(read_dictionary(write("d.csv", text))) == [("MI", "1")]
+    assert "d.csv: 1 rows left out, which are not active" in capsys.readouterr().err
+
+
+def test_a_column_of_other_values_withdraws_nothing_and_is_told(write, capsys):
+    text = "concept,term,active,status\n1,MI,1,final\n2,stroke,perhaps,draft\n"
+    assert len(read_dictionary(write("d.csv", text)).terms) == 2
+    told = capsys.readouterr().err
+    assert "the column active has 'perhaps', so it is not read; expected 0" in told
+    assert "status" not in told
+
+
+def test_of_versions_of_a_description_the_newest_counts(write, capsys):
+    header = "id\teffectiveTime\tactive\tconceptId\ttypeId\tterm\n"
+    rows = "1\t2002\t1\t9\t3\tOld\n1\t2015\t0\t9\t3\tOld\n2\t2002\t1\t9\t3\tApoplexie\n"
+    rows += "2\t2016\t1\t9\t3\tApoplexy\n3\t2002\t1\t9\t900000000000550004\tWhat it is\n"
+    assert rows_of(read_dictionary(write("d.txt", header + rows))) == [("Apoplexy", "9")]
+    told = capsys.readouterr().err
+    assert "2 rows left out, of which there are newer versions" in told
+    assert "some of which may be inactive: give the Snapshot folder" in told
+
+
+def test_concepts_of_omop_as_a_database_exports_them(write, capsys):
+    header = "concept_id,concept_name,domain_id,vocabulary_id,concept_code,invalid_reason\n"
+    rows = "7,Ache,Condition,SNOMED,H1,\n8,,Procedure,CPT4,99,\n9,Old,Condition,SNOMED,H2,D\n"
+    dictionary = read_dictionary(write("export.csv", header + rows))
+    assert rows_of(dictionary) == [("Ache", "7")]
+    assert dictionary.about("7").codes == (("SNOMED", "H1"),)
+    assert "1 concepts without a name were left out" in capsys.readouterr().err
+
+
+def test_the_search_of_athena_says_standard_where_others_have_the_concept(write):
+    text = "Id\tCode\tName\tClass\tConcept\tValidity\tDomain\tVocab\n"
+    text += "7\tH1\tAche\tDisorder\tStandard\tValid\tCondition\tSNOMED\n"
+    text += "8\tH2\tOld\tDisorder\tNon-standard\tInvalid\tCondition\tSNOMED\n"
+    dictionary = read_dictionary(write("athena.csv", text))
+    assert rows_of(dictionary) == [("Ache", "7")]
+    assert dictionary.about("7").codes == (("SNOMED", "H1"),)
+
+
+def test_a_table_of_loinc_numbers_and_names(write):
+    text = "LOINC_NUM,LONG_COMMON_NAME,STATUS\n4548-4,HbA1c,ACTIVE\n1-1,Old,DEPRECATED\n"
+    assert rows_of(read_dictionary(write("lab.csv", text))) == [("HbA1c", "4548-4")]
+
+
+@pytest.mark.parametrize("row", ["#N/A,MI", "1,#REF!"])
+def test_an_error_of_a_spreadsheet_is_no_term_and_no_concept(write, row):
+    with pytest.raises(BadInput, match="d.csv:2: found '#(N/A|REF!)' in the column"):
+        read_dictionary(write("d.csv", f"concept,term\n{row}\n"))
+
+
 @pytest.mark.parametrize("name", ["MRCONSO_ENG.RRF", "umls.txt", "umls", "terms.csv.gz"])
 def test_mrconso_by_another_name_is_told_by_its_rows(write, name):
     content = MRCONSO_ROWS.encode()
@@ -645,9 +706,32 @@ def test_mrconso_by_another_name_is_told_by_its_rows(write, name):
     assert len(read_dictionary(path, keep_suppressed=True).terms) == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1|||5|AUI|x||NDC|RXNORM|1|N||\n", "a file of the UMLS or RxNorm without terms"),
+        (b"CUI|LAT|TS|SAB|STR|SUPPRESS|\n", "MRCONSO.RRF in another form"),
+        (b"\x80\x04\x95abc", "as MedCAT's cdb.dat is: give the table that it was made from"),
+        (b'<?xml version="1.0"?>\n<rdf:RDF/>\n', "an ontology in OWL: give the ontology in OBO"),
+        (b'{"graphs": []}\n', "JSON: give the ontology in OBO"),
+    ],
+)
+def test_other_files_say_what_to_give(write, content, message):
+    path = write("d.txt", "")
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        read_dictionary(path)
+
+
+def test_titles_above_the_header_of_a_dictionary_are_left_aside(write, capsys):
+    path = write("d.csv", "Our catalogue\n\nterm,concept,code\nMI,1,x\n")
+    assert rows_of(read_dictionary(path)) == [("MI", "1")]
+    assert "the header is row 3; what stands above it is left aside" in capsys.readouterr().err
+
+
 def test_what_only_looks_like_mrconso_is_no_table(write):
     row = MRCONSO_ROWS.partition("\n")[0].replace("|ENG|", "|English|")
-    with pytest.raises(BadInput, match=r"looks like MRCONSO.RRF; expected 18 columns, each closed"):
+    with pytest.raises(BadInput, match=r"like MRCONSO.RRF in another form; .* of 18 columns, each"):
         read_dictionary(write("MRCONSO_ENG.RRF", row + "\n"))
 
 

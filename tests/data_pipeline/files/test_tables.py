@@ -26,6 +26,7 @@ from data_pipeline.files.tables import (
     check_unpacked,
     content_hash,
     distinct_rows,
+    double_piped,
     is_double_piped,
     read_rows,
     read_table,
@@ -638,3 +639,43 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path):
     ):
         with pytest.raises(BadInput, match="unpacks to .* MB or more, from 0.1 MB; expected at mo"):
             read()
+
+
+def test_utf8_is_not_read_as_another_encoding_by_mistake(write, capsys):
+    path = write("l.csv", "id,term\n1,Ménière\n")
+    assert read_table(path, encoding="cp1252").frame["term"].to_list() == ["Ménière"]
+    assert "is UTF-8, so it is read as such, not as cp1252" in capsys.readouterr().err
+    path.write_bytes("id,term\n1,Ménière\n".encode("cp1252"))
+    assert read_table(path, encoding="cp1252").frame["term"].to_list() == ["Ménière"]
+
+
+@pytest.mark.parametrize("text", ["a\tb\rc\td\r", "# ours\na\tb\nc\td\n"])
+def test_two_columns_of_old_programs_and_below_a_comment(write, text):
+    assert two_columns(write("d.tsv", text), "term<TAB>CUI") == [("a", "b"), ("c", "d")]
+
+
+def test_two_columns_in_utf16(tmp_path):
+    path = tmp_path / "d.tsv"
+    path.write_bytes("é\tb\r\nc\td\r\n".encode("utf-16"))
+    assert two_columns(path, "term<TAB>CUI") == [("é", "b"), ("c", "d")]
+    assert not is_double_piped(path)
+
+
+def test_lines_of_cui_and_name_of_old_programs(write):
+    path = write("d.txt", "A||one\rB||two\r")
+    assert is_double_piped(path) and double_piped(path, "CUI||name") == [("A", "one"), ("B", "two")]
+
+
+@pytest.mark.parametrize(
+    "text", ["id|term\n1|a\n", "# ours\nid,term\n1,a\n", "id,term\r\n1,a\r\n\x1a"]
+)
+def test_pipes_comments_and_the_end_of_dos(write, text):
+    assert read_table(write("l.csv", text)).frame.rows() == [("1", "a")]
+
+
+def test_a_quote_that_takes_rows_is_told(write, capsys):
+    rows = read_table(write("l.csv", 'id,term\n1,"a\n2,b\n3,c"\n4,d\n')).frame.height
+    assert rows == 2
+    assert "l.csv:2: a field in double quotes takes 2 further lines" in capsys.readouterr().err
+    read_table(write("m.csv", 'id,term\n1,"a\nand b"\n4,d\n'))
+    assert "double quotes" not in capsys.readouterr().err

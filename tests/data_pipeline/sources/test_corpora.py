@@ -57,7 +57,7 @@ def test_mentions_with_their_notes():
 
 def test_other_lines_of_brat_are_left_aside():
     others = "R1\tIs Arg1:T1 Arg2:T1\nE1\tDISO:T1\nA1\tGone T1\n*\tSame T1 T2\n#3\tTodo T1\tx\n\n"
-    others += "#4\tAnnotatorNotes R1\tunsure\n#5\tAnnotatorNotes A1\t\n"
+    others += "#4\tAnnotatorNotes R1\tunsure\n#5\tAnnotatorNotes A1\t\n#6\tAnnotatorNotes R1-1\tx\n"
     assert read(MENTION + others) == read(MENTION)
 
 

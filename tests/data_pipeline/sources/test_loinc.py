@@ -6,6 +6,7 @@ from tiny_rf2 import loinc_files, write_files
 
 from data_pipeline.process import BadInput
 from data_pipeline.sources.loinc import read_loinc
+from data_pipeline.sources.read_source import is_release, read_source
 from data_pipeline.sources.source import ATOMS, RETIRED
 
 
@@ -72,6 +73,17 @@ def test_a_malformed_row_is_said_with_its_line(tmp_path, changes, message):
     root = write_files(tmp_path / "l", loinc_files(**changes))
     with pytest.raises(BadInput, match=message):
         read_loinc(root, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_loinc_by_another_name_is_told_by_its_columns(tmp_path, separator):
+    table = loinc_files()["LoincTable/Loinc.csv"].replace('","', f'"{separator}"')
+    root = write_files(tmp_path / "l", {"LoincTableCore.csv": table})
+    whole = read_loinc(write_files(tmp_path / "w", loinc_files()), tmp_path / "scratch")
+    source = read_source(root / "LoincTableCore.csv", tmp_path / "scratch")
+    assert source.name == "loinc"
+    assert source.atoms.collect().equals(whole.atoms.collect())
+    assert is_release(root / "LoincTableCore.csv")
 
 
 def test_missing_files_and_columns(tmp_path):

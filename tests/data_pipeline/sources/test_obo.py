@@ -182,18 +182,50 @@ def test_synonyms_that_the_ontology_discarded_are_no_names(hands):
     assert "1 synonyms left out, which the ontology has discarded" in source.warnings
 
 
-def test_a_frame_that_cannot_be_read_names_the_line(hands):
-    hands.write_text(HANDS.replace("id: A:2", "id: A 2 {", 1))
-    with pytest.raises(
-        BadInput, match="hands.obo, line .*: not valid OBO: .*the line reads 'id: A 2"
-    ):
-        read_obo(hands)
+def test_synonyms_are_discarded_by_the_description_of_their_type(hands):
+    text = HANDS.replace('"manus" EXACT [X:1]', '"manus" EXACT s7 []')
+    hands.write_text(text.replace("\n", '\nsynonymtypedef: s7 "discarded synonym"\n', 1))
+    assert read_obo(hands).atoms.collect()["term"].to_list() == ["hand", "finger"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "terms", "line"),
+    [
+        ("id: A:2", "id: A 2 {", ["hand", "manus"], "line 16, 'id: A 2 {' with all"),
+        ("id: A:2\n", "", ["hand", "manus"], "line 16, 'name: finger' with all"),
+        ("id: A:2", "id: A:2\nid: A:7", ["hand", "manus", "finger"], "line 17, 'id: A:7'"),
+        ("[Term]\nid: A:2", "[Annotation]\nsubject: A:2", ["hand", "manus"], "'[Annotation]'"),
+    ],
+)
+def test_a_frame_that_cannot_be_read_is_left_out_and_named(hands, capsys, old, new, terms, line):
+    hands.write_text(HANDS.replace(old, new, 1))
+    assert read_obo(hands).atoms.collect()["term"].to_list() == terms
+    told = capsys.readouterr().err
+    assert "left out 1 lines that are not valid OBO: " in told and line in told
+    with pytest.raises(BadInput, match="found 1 lines that are not valid OBO"):
+        read_obo(hands, strict=True)
+
+
+@pytest.mark.parametrize("true", ["True", "TRUE ! gone", "1"])
+def test_what_is_obsolete_is_obsolete_however_it_is_written(hands, true):
+    hands.write_text(HANDS.replace("is_obsolete: true", f"is_obsolete: {true}"))
+    assert read_obo(hands).retired["retired"].to_list() == ["A:3", "A:9"]
+
+
+def test_synonyms_of_obo_1_0_and_names_with_a_comment(hands):
+    hands.write_text(
+        HANDS.replace('synonym: "manus" EXACT [X:1]', 'exact_synonym: "manus" [X:1]').replace(
+            "name: finger", "name: finger ! of a hand"
+        )
+    )
+    assert read_obo(hands).atoms.collect()["term"].to_list() == ["hand", "manus", "finger"]
 
 
 def test_bytes_that_are_not_utf8(hands):
     hands.write_bytes(HANDS.encode().replace(b"finger", b"f\xffnger"))
-    with pytest.raises(BadInput, match="hands.obo, line 17: byte 0xff is not UTF-8"):
+    with pytest.raises(BadInput, match="hands.obo:17: found byte 0xff, which is not UTF-8"):
         read_obo(hands)
+    assert "f\xffnger" in read_obo(hands, encoding="latin-1").atoms.collect()["term"].to_list()
 
 
 def test_no_terms(hands):

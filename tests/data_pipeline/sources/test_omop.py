@@ -104,6 +104,17 @@ def test_names_and_synonyms(download, tmp_path):
     assert [path.name for path in source_paths(download)] == sorted(FILES)
 
 
+def test_as_databases_export_it(download, tmp_path):
+    whole = read_source(download, tmp_path / "scratch")
+    path = download / "CONCEPT.csv"
+    header, *rows = path.read_text().splitlines()
+    rows = [f"{row}NULL" if row.endswith("\t") else row for row in rows]
+    path.write_text("\n".join([header.upper(), *rows, ""]))
+    source = read_source(download, tmp_path / "scratch")
+    assert source.atoms.collect().equals(whole.atoms.collect())
+    assert source.retired.equals(whole.retired)
+
+
 def test_what_is_invalid_is_suppressed_and_retired(download, tmp_path):
     source = read_source(download, tmp_path / "scratch")
     assert [row[-1] for row in names(source, "900004") + names(source, "900005")] == ["O", "O"]

@@ -10,7 +10,7 @@ from tiny_rrf import ATOMS, RELATIONS, tiny_files, write_release
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
 from data_pipeline.sources.read_source import read_source
-from data_pipeline.sources.rrf import _scan, read_rrf
+from data_pipeline.sources.rrf import _scan, read_retired, read_rrf
 
 
 def gz_parts(name: str, text: str, size: int) -> dict[str, bytes]:
@@ -402,3 +402,10 @@ def test_rxnorm_without_its_relations(rxnorm, tmp_path):
     (rxnorm / "RXNREL.RRF").unlink()
     with pytest.raises(BadInput, match="but no RXNREL.RRF.* give the RXNCONSO.RRF file itself"):
         read_source(rxnorm, tmp_path / "scratch")
+
+
+def test_rxncui_says_what_to_give_instead(tmp_path):
+    path = tmp_path / "RXNCUI.RRF"
+    path.write_text("1000|2|20AA|1|1001|\n")
+    with pytest.raises(BadInput, match="found RxNorm's RXNCUI; expected MRCUI, or lines of old"):
+        read_retired(path)
