@@ -18,7 +18,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 _REMEMBERED = 1 << 15  # names whose values are kept: the near terms of mentions are often the same
@@ -41,6 +41,7 @@ class _Quantity(NamedTuple):
     readings: tuple[tuple[float, float], ...]  # from and to; several where the writing is ambiguous
     written: tuple[float, ...]  # the numbers as they stand
     amount: tuple[tuple[float, float], ...] = ()  # as `readings`, before "per"
+    is_open: bool = False  # of one ml, g or m2: how much there is of it is not said
 
     def agrees(self, other: _Quantity) -> bool:
         """Whether one lies within the other, in some reading."""
@@ -169,7 +170,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 return found[0]
         dimension, size = _DIMENSION[unit.lower()]
         size *= 1e6 if million else 1.0
-        amount = size
+        amount, is_open = size, False
         numbers = [first, *_NUMBERS.findall(others)]
         for number, under in ((below[0], below[1]), (below[2], below[3])):
             if under is None:
@@ -180,12 +181,13 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
                 continue
             if kind:
                 dimension += f"/{kind}"
+                is_open = is_open or (kind != "time" and not number)
                 size /= of * ((_readings(number)[0] if number else 1.0) or 1.0)  # "5 mg/0 ml"
         is_range = others and "/" not in others and len(numbers) == 2
         for some in [numbers] if is_range else [[one] for one in numbers]:
             one = _quantity(some, size)
-            amounts = _quantity(some, amount).readings if amount != size else one.readings
-            said.setdefault(dimension, []).append(one._replace(amount=amounts))
+            amounts = _quantity(some, amount).readings
+            said.setdefault(dimension, []).append(one._replace(amount=amounts, is_open=is_open))
         return " "
 
     text = _UNIT_TWICE.sub("", text)
@@ -465,13 +467,15 @@ _SHORT_SIDE = re.compile(
     r"(?<![\w-])([LlRr])(?:t\b\.?(?!-)|T\b\.?(?=\s+(?!PCR\b|heparin\b)[^\W\d_]{3}))"
 )
 _BOTH_SIDES = re.compile(
-    r"(?<![\w/])(?:[bB]/[lL]|L ?(?:/|&|\+|and|und|et|y) ?R|R ?(?:/|&|\+|and|und|et|y) ?L)(?![\w/])"
+    r"(?<![\w/])(?:[bB]/[lL]|L ?(?:/|&|\+|and|und|et|y) ?R|R ?(?:/|&|\+|and|und|et|y) ?L)"
+    r"(?![\w/]|\s+(?:shunt|ratio))"
 )
-# Latin for the right eye, the left, and both; OD may be an overdose and OS a survival elsewhere.
+# Latin for the right eye, the left, and both. Elsewhere OD may be an overdose or once daily (of
+# tretinoin), and OS a survival.
 _OF_EYES = re.compile(
-    r"catarac|katarakt|glau[ck]om|visus|visual|vision|retin|macul|makul|corne|kornea|[ck]onjun[ck]t"
-    r"|uveitis|kerat|ocul|okul|ophthal|intraocular|lens|pupil|vitre|opti[ck]|bleph|lider?\b|myop"
-    r"|amblyop|strab|iritis|\beye|auge|\bœil|\boeil|\bojo|occhio|olho|oog",
+    r"catarac|katarakt|glau[ck]om|visus|visual|vision|retin(?!o[il]|yl)|ma[ck]ul(?!o-?[pe])|corne|kornea"
+    r"|[ck]onjun[ck]t|uveitis|kerat(?!o[sl])|ocul|okul|ophthal|\blens|pupil|vitre|opti[ck]|bleph"
+    r"|lider?\b|myop|amblyop|strab|iritis|\beye|\bauge|\bœil|\boeil|\bojo|occhio|olho|\boog",
     re.IGNORECASE,
 )
 _EYE = re.compile(r"(?<![\w.])(OD|OS|OU|O\.D\.|O\.S\.|O\.U\.)(?![\w.])")
@@ -481,7 +485,11 @@ _LEFT_AND_RIGHT = re.compile(
     r"\b(?:left|right|links|rechts)\s*(?:and|und|[&/+])\s*(?:left|right|links|rechts)\b"
 )
 _NOT = re.compile(r"\b(non|nicht)[\s-]+(?=[^\W\d_])", re.IGNORECASE)
-_ABSENT = re.compile(r"\b(?:without|ohne|sans|sin|senza|zonder|sem)\s+([^,;.()]+)")
+# SEM and SIN in capitals are short for other things.
+_ABSENT = re.compile(
+    r"\b(?:(?i:without|ohne|sans|senza|zonder)|[Ss]in|[Ss]em)\s+"
+    r"((?:(?!\b(?i:with|mit|avec|con|com|met|but|due|by)\b)[^,;.()])+)"
+)
 _SHORT_WITHOUT = re.compile(r"(?<![\w/])w/o(?![\w/])", re.IGNORECASE)
 _DUE_TO = re.compile(r"\bsecondary\s+to\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -569,7 +577,7 @@ class _Values(NamedTuple):
     quantities: Mapping[str, list[_Quantity]]
     others: Mapping[str, set[str]]
     words: frozenset[str]  # that may have an opposite
-    without: frozenset[str]  # behind "without"
+    without: frozenset[str]  # behind "without", and nowhere else
     denied: frozenset[str]  # words without a prefix that denies them: "stable" of "unstable"
     digits: frozenset[str]
 
@@ -617,7 +625,10 @@ def _values_of(name: str) -> _Values:
         for prefix, fewest in _PREFIXES.items()
         if word.startswith(prefix) and len(word) - len(prefix) >= fewest
     )
-    absent = _LETTERS.findall(" ".join(_ABSENT.findall(text.lower())))
+    absent: set[str] = set()
+    if found := _ABSENT.findall(text):
+        absent.update(_LETTERS.findall(" ".join(found).lower()))
+        absent.difference_update(_LETTERS.findall(_ABSENT.sub(" ", text).lower()))
     sets = map(frozenset, (absent, denied, digits))
     return _Values(quantities, said, may_have_opposite, *sets)
 
@@ -687,50 +698,75 @@ def _compare_quantities(
         if not others and _BARE in (dimension, *held.quantities):
             _compare_written(dimension, said, held, differs)
         elif not others:
-            values, others = _comparable(dimension, values, held)
+            values, others = _comparable(dimension, said, held)
             if others and _exceeds(values, others) and _exceeds(others, values):
-                differs[kind] = None
+                is_open = any(one.is_open for one in (*values, *others))
+                (lost if is_open else differs)[kind] = None
             elif not others and dimension != _BARE:
-                # The size of a bottle is no strength.
-                if dimension != "volume" or not _has_kind(kind, held):
+                # The size of a bottle is no strength, and what was compared is not lost.
+                dimensions = said.quantities.keys() if dimension != "volume" else held.quantities
+                if not _has_kind(kind, held, dimensions):
                     lost[kind] = None
         elif _exceeds(values, others) and _exceeds(others, values):
             differs["number" if dimension == _BARE else kind] = None
 
 
-def _has_kind(kind: str, held: _Values) -> bool:
+def _has_kind(kind: str, held: _Values, dimensions: Collection[str]) -> bool:
+    """Whether a name has values of a kind in one of these dimensions."""
     return any(
         _KIND_OF_DIMENSION.get(one, "strength") == kind and not one.startswith("unit ")
         for one in held.quantities
+        if one in dimensions
     )
 
 
-_MG_PER_ML = 10.0  # of one percent, in the base units of mass and volume (g/l)
+_ONE_PERCENT = {"mass/volume": 10.0, "mass/mass": 0.01}  # in base units: 10 g/l
 
 
 def _comparable(
-    dimension: str, values: list[_Quantity], held: _Values
+    dimension: str, said: _Values, held: _Values
 ) -> tuple[list[_Quantity], list[_Quantity]]:
-    """Quantities of a mention, and those of a term in another dimension that they compare with.
+    """Quantities of a mention, and those of a term in other dimensions that they compare with.
 
-    A percentage is a mass in a volume. An amount is compared with the amount in a concentration.
+    A percentage is a mass in a volume or in a mass. An amount is compared with the amount in a
+    concentration.
     """
-    per, share = "mass/volume", "share"
-    if dimension == share and per in held.quantities:
-        return [_times(one, _MG_PER_ML) for one in values], held.quantities[per]
-    if dimension == per and share in held.quantities:
-        return values, [_times(one, _MG_PER_ML) for one in held.quantities[share]]
+    values, share = said.quantities[dimension], "share"
+    for per, size in _ONE_PERCENT.items():
+        if dimension == share and per in held.quantities:
+            return [_times(one, size) for one in values], _closed(held.quantities[per])
+        if dimension == per and share in held.quantities:
+            return _closed(values), [_times(one, size) for one in held.quantities[share]]
     what = dimension.split("/")[0]
     others = [
-        one
-        for other, some in held.quantities.items()
-        if other.split("/")[0] == what and not other.startswith("unit ")
-        for one in some
+        amount
+        for other in held.quantities.keys() - said.quantities.keys()
+        if other.split("/")[0] == what
+        for amount in _amounts(other, held)
     ]
-    return (
-        [one._replace(readings=one.amount or one.readings) for one in values],
-        [one._replace(readings=one.amount or one.readings) for one in others],
-    )
+    return _amounts(dimension, said), others
+
+
+def _closed(some: list[_Quantity]) -> list[_Quantity]:
+    """Concentrations that are compared as such."""
+    return [one._replace(is_open=False) for one in some]
+
+
+def _amounts(dimension: str, of: _Values) -> list[_Quantity]:
+    """The amounts of a name; of a concentration also that in a bottle, where its size is said."""
+    bottles = of.quantities.get("volume", ()) if dimension.endswith("/volume") else ()
+    return [
+        one._replace(
+            readings=(one.amount or one.readings)
+            + tuple(
+                (low * least, high * most)
+                for bottle in bottles
+                for low, high in one.readings
+                for least, most in bottle.readings
+            )
+        )
+        for one in of.quantities[dimension]
+    ]
 
 
 def _times(one: _Quantity, factor: float) -> _Quantity:
@@ -760,8 +796,10 @@ def _exceeds(some: list[_Quantity], others: list[_Quantity]) -> bool:
 
 
 def _denies(one: _Values, other: _Values) -> bool:
-    """Whether the first has a word with a prefix that denies it, which the second has without, or
-    the second is what the first is without: "cough without fever" is no fever.
+    """Whether the first denies the second.
+
+    It has a word with a prefix that denies it, which the second has without this prefix; or the
+    second is what the first is without: "cough without fever" is no fever.
     """
     is_absent = bool(other.words) and other.words <= one.without - other.without
     return is_absent or bool(((one.denied & other.words) - one.words) - other.denied)
