@@ -40,7 +40,8 @@ _EDGE = " \t\u00a0.,;:=-–()[]{}\"'"
 _WORD = re.compile(r"\w+")
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _MINUS = re.compile(r"\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])\s*$")  # "fever (-)"
-_MINUS_FIRST = re.compile(r"^\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])\s*")
+# "(-) fever"; (-)-epinephrine is a substance
+_MINUS_FIRST = re.compile(r"^\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])(?!\s*[-‐–−])\s*")
 _STOP = re.compile(r"[,;:.(]")
 # Brackets as signs that a phrase may have: "fever (no)" is "fever: no".
 _WITHOUT_BRACKETS = str.maketrans("([{)]}", ":::   ")
@@ -70,17 +71,15 @@ class ContextRules:
     Args:
       paths: files of phrase<TAB>kind<TAB>place, read as one; lines that begin with # are comments.
         In a phrase, (a|b) stands for either, (a|) for a or nothing, and at its end (>a|b) for a
-        name that begins with either. Letters with accents stand
-        for those without, too: lists are often typed so. Kind is one of _CONTEXTS,
-        with the place "before" (the name), "after" or "start" (of the mention alone); "link", a
-        phrase that may stand between another and the name ("before" or "after" this); "name", which
-        looks like one of these but belongs to a name; or "end", which ends the scope of what is
-        before it.
+        name that begins with either. Letters with accents stand for those without, too: lists are
+        often typed so. Kind is one of _CONTEXTS, with the place "before" (the name), "after" or
+        "start" (of the mention alone); "link", a phrase that may stand between another and the name
+        ("before" or "after" this); "name", which looks like one of these but belongs to a name; or
+        "end", which ends the scope of what is before it.
+      encoding: of files that are not UTF-8.
 
     Raises:
       BadInput: a file that cannot be read, or a broken line.
-
-    `encoding` is of files that are not UTF-8.
     """
 
     def __init__(self, paths: Sequence[Path] = OWN_RULES, encoding: str | None = None):

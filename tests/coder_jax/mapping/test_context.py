@@ -153,6 +153,9 @@ Infection à gram négatif|sepsis por gram negativos|Mort dans l'enfance|Fractur
 Sans autre indication|hepatitis E|LE edema|Geen diagnose
 Transient ischemic attack (TIA)|Stroke, TIA|CVA - TIA|TIA: left hemisphere|SEM grade 2/6|SIN III
 Rh (-)|gram (-)|46,XX,del(5)(p-)|placenta previa|old age|Hodgkin ex vivo|absence of kidney
+Zn deficiency|ZN stain|meniscus derangement due to old tear|old tuberculin|old scar
+(-)-epinephrine|Ø 5 mm|Stent, Ø 3 mm|complete previa|POSS score|WBC, differential: bands|FMH test
+zus. Fraktur|remote afterloading|remote memory loss
 Plasminogen activator inhibitor (PAI)|Osteomalacia (TIO)|PAI: high""".replace("\n", "|").split("|"),
 )
 def test_names_that_begin_alike(rules, mention):
