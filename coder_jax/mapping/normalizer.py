@@ -116,8 +116,9 @@ _ELSEWHERE = re.compile(
 )
 
 
-# Further errors of spreadsheets, in whatever language: "#GESPERRT!", "#ERROR!", "Err:502".
-_ERROR = re.compile(r"#[^\s#]+[!?]|err:\d{3}|#{3,}")
+# Further errors of spreadsheets, in whatever language: "#GESPERRT!", "#ERROR!", "Err:502". But
+# "#NOF?" may be a fracture.
+_ERROR = re.compile(r"#[^\s#]+!|err:\d{3}|#{3,}")
 
 
 def why_unanswerable(mention: str) -> str:

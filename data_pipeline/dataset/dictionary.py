@@ -586,7 +586,8 @@ _CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
 _WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
 _OF_MRCONSO = 17  # pipes between its columns, where the last has none
 _PIPES = 4  # in a row of a release's file, at least, which also ends with one
-# Other formats by their first signs, and what to give in their place.
+# Other formats by their first signs (of a line without tabs, unless these are no text), and what
+# to give in their place.
 _OTHERS = {
     "<": "XML, such as an ontology in OWL: give the ontology in OBO format (.obo; `robot convert "
     "--input hp.owl --output hp.obo` makes it), or a table",
@@ -670,7 +671,7 @@ def _check_format(path: Path, fields: Sequence[str]) -> None:
     """Raise BadInput for the first line of a file that is known to be no table of terms."""
     line = "\t".join(fields)
     what = next((said for begin, said in _OTHERS.items() if line.startswith(begin)), None)
-    if what is not None:
+    if what is not None and (len(fields) == 1 or line.startswith("\ufffd")):
         raise BadInput(f"{path}: found {what}")
     pipes = line.count("|")
     if len(fields) == 1 and pipes >= _PIPES and (line.endswith("|") or pipes == _OF_MRCONSO):

@@ -463,8 +463,10 @@ def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
     """
     width = len(rows[0][1]) if rows else 0
     for number, fields in rows if width > 1 else []:
-        for field in fields if len(fields) == width else []:
-            lines = field.split("\n")[1:]
+        if len(fields) != width:
+            continue
+        for field in fields:
+            lines = field.split("\n")[1:] if "\n" in field else []
             if lines and all(line.count(separator) == width - 1 for line in lines):
                 tell(
                     f"warning: {place}:{number}: a field in double quotes takes {len(lines):,} "
@@ -485,7 +487,8 @@ def _without_lines(text: str, count: int) -> str:
 def _comments(text: str) -> int:
     """Lines of comments, which begin with #, above a table, such as SSSOM's metadata.
 
-    A line that has as many columns as the next is a header, as CTD's "# DiseaseName" is.
+    A line that has as many columns as the next is a header, as CTD's "# DiseaseName" is. So is one
+    without a blank behind #, above text without tabs: "#term" may head one column.
     """
     count = start = 0
     last = ""
@@ -497,7 +500,10 @@ def _comments(text: str) -> int:
         count, start = count + 1, end + 1
     header = text[start : text.find("\n", start)]
     sign = max(_SEPARATORS, key=header.count)
-    return count - (header.count(sign) == last.count(sign)) if sign in header else 0
+    if not count or sign not in header:
+        return 0
+    is_header = header.count(sign) == last.count(sign) or (sign != "\t" and last[1:2] != " ")
+    return count - is_header
 
 
 def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
@@ -940,7 +946,8 @@ def write_with_columns(
 SPREADSHEET_ERRORS = frozenset(
     "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #n/d #nd"
     " #nv #bezug! #wert! #zahl! #überlauf! #valeur! #nom? #nombre! #nul! #¡ref! #¿nombre? #¡valor!"
-    " #¡div/0! #¡num! #¡nulo! #!valor! #!num! #nome? #rif! #valore! #verw!".split()
+    " #¡div/0! #¡num! #¡nulo! #!valor! #!num! #nome? #rif! #valore! #verw!"
+    " #naam? #namn? #navn? #nazwa? #název?".split()
 )
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
 _EXACT = 10**15  # Excel keeps 15 digits of a number

@@ -167,7 +167,7 @@ def _escaped(line: str) -> str:
 
     Synonyms of OBO 1.0 (exact_synonym) and True for true are as OBO 1.4 has them.
     """
-    if found := _OBSOLETE.match(line):
+    if _OBSOLETE.match(line):
         return "is_obsolete: true"
     if found := _OLD_SYNONYM.match(line):
         line = f'synonym: "{found[2]}" {found[1].upper()} []'

@@ -212,17 +212,20 @@ def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
 # Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
 # rows, and those of the others, in lower case. A column with further values is not read; of a
 # status (None) any are others.
-_OF_NO = ("0", "0.0", "f", "false", "n", "no", "nein", "non", "inactive")
-_OF_YES = ("1", "1.0", "t", "true", "y", "yes", "ja", "oui", "si", "sí", "active")
+_OF_NO = ("0", "0.0", "f", "false", "n", "no", "nein", "non")
+_OF_YES = ("1", "1.0", "t", "true", "y", "yes", "ja", "oui", "si", "sí")
 _ABSENT = ("", "null", "na", "\\n")  # as databases write it
 _WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
-    **dict.fromkeys(("active", "isactive", "aktiv", "actif"), (_OF_NO, _OF_YES)),
+    **dict.fromkeys(
+        ("active", "isactive", "aktiv", "actif"),
+        ((*_OF_NO, "inactive"), (*_OF_YES, "active")),
+    ),
     **dict.fromkeys(
         (
             *("inactive", "isinactive", "obsolete", "isobsolete", "deprecated", "isdeprecated"),
             *("retired", "isretired", "suppressed"),
         ),
-        (_OF_YES, (*_OF_NO, *_ABSENT)),
+        ((*_OF_YES, "inactive"), (*_OF_NO, "active", *_ABSENT)),
     ),
     "suppress": (("o", "e", "y"), ("n", *_ABSENT)),  # of MRCONSO
     "invalidreason": (("d", "u", "r"), _ABSENT),  # of OMOP's CONCEPT
@@ -234,10 +237,10 @@ _DEFINITION = "900000000000550004"  # there, the type of a description that is n
 
 
 def _in_use(table: Table) -> pl.Series:
-    """bool: the rows that no column of the table withdraws, of which the versions are the newest.
+    """bool: the rows that are in use, which no column of the table withdraws.
 
-    Of SNOMED CT's descriptions, definitions are left out, too, and of OMOP's concepts those without
-    a name.
+    Of SNOMED CT's descriptions, older versions and definitions are left out, too, and of OMOP's
+    concepts those without a name.
     """
     columns = {folded(one): table.frame[one].str.strip_chars() for one in table.frame.columns}
     kept = pl.Series([True] * table.frame.height)

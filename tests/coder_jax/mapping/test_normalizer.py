@@ -334,6 +334,7 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
         ("#N/A", "an error of a spreadsheet"),
         ("#BEZUG!", "an error of a spreadsheet"),
         ("#N/D", "an error of a spreadsheet"),
+        ("#NAAM?", "an error of a spreadsheet"),
         ("#GESPERRT!", "an error of a spreadsheet"),
         ("Err:502", "an error of a spreadsheet"),
         ("s. Anlage", "a placeholder"),
@@ -351,6 +352,7 @@ def test_no_answer(mention, why):
     [
         *("咳", "痛", "T2", "II", "12 mg", "K+", "see-saw nystagmus", "seeing double"),
         *("unknown primary tumour", "testis", "nothing by mouth", "kala-azar", "absence"),
+        *("#NOF?", "#wrist?"),  # a fracture
     ],
 )
 def test_a_name_is_looked_up(mention):

@@ -639,6 +639,7 @@ MRCONSO_ROWS = (
         *(("active", "TRUE", "FALSE"), ("is_active", "yes", "no"), ("Aktiv", "ja", "nein")),
         *(("inactive", "", "1"), ("obsolete", "false", "true"), ("suppress", "N", "O")),
         *(("Status", "Active", "Deprecated"), ("invalid_reason", "NULL", "U")),
+        ("inactive", "active", "inactive"),
     ],
 )
 def test_columns_that_say_which_rows_are_withdrawn(write, capsys, column, kept, left_out):
@@ -721,6 +722,11 @@ def test_other_files_say_what_to_give(write, content, message):
     path.write_bytes(content)
     with pytest.raises(BadInput, match=message):
         read_dictionary(path)
+
+
+@pytest.mark.parametrize("term", ["<1 year old", "{fever}"])
+def test_a_term_that_begins_like_another_format(write, term):
+    assert rows_of(read_dictionary(write("d.tsv", f"{term}\t1\npain\t2\n")))[0] == (term, "1")
 
 
 def test_titles_above_the_header_of_a_dictionary_are_left_aside(write, capsys):

@@ -673,6 +673,11 @@ def test_pipes_comments_and_the_end_of_dos(write, text):
     assert read_table(write("l.csv", text)).frame.rows() == [("1", "a")]
 
 
+def test_a_header_that_begins_with_a_hash_is_no_comment(write):
+    table = read_table(write("l.csv", "#term\nfever, high\npain, low\n"))
+    assert (table.frame.columns, table.frame.height) == (["#term"], 2)
+
+
 def test_a_quote_that_takes_rows_is_told(write, capsys):
     rows = read_table(write("l.csv", 'id,term\n1,"a\n2,b\n3,c"\n4,d\n')).frame.height
     assert rows == 2
