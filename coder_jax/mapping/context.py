@@ -38,6 +38,7 @@ _OF_A_CONTEXT = (_BEFORE, _START, _AFTER)
 _FEWEST = 2  # letters of a name
 _EDGE = " \t\u00a0.,;:=-–()[]{}\"'"
 _WORD = re.compile(r"\w+")
+_PART = re.compile(r"\([^()]*\)|[^\s()]+")  # of a phrase
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _MINUS = re.compile(r"\s*(?:\(\s*[-–−]\s*\)|\[\s*[-–−]\s*\])\s*$")  # "fever (-)"
 # "(-) fever"; (-)-epinephrine is a substance
@@ -225,9 +226,28 @@ def _sign(sign: str) -> str:
 
 
 def _needed(phrase: str, common: frozenset[str]) -> frozenset[str]:
-    """Words and signs of which a mention has one where it has the phrase."""
-    words = frozenset(_WORD.findall(phrase.lower()))
-    kept = words - common or words or frozenset(phrase) - frozenset(" (|)")
+    """Words and signs of which a mention has one where it has the phrase.
+
+    Of a phrase of several parts, those of one part suffice: of that with the longest words.
+
+    Args:
+      phrase: as a file has it.
+      common: words that many mentions have, to be avoided.
+    """
+    phrase = phrase.lower()
+    parts = _PART.findall(phrase)
+    found: list[frozenset[str]] = []
+    if " ".join(parts) == phrase:  # else there are brackets in brackets, or beside a letter
+        for part in parts:
+            words = [_WORD.findall(one) for one in part.strip("()").split("|")]
+            if all(words) and not part.startswith("(>"):
+                found.append(frozenset(max(one, key=len) for one in words))
+    words_of_all = frozenset(_WORD.findall(phrase))
+    kept = max(
+        found,
+        key=lambda words: (words.isdisjoint(common), min(map(len, words))),
+        default=words_of_all - common or words_of_all or frozenset(phrase) - frozenset(" (|)"),
+    )
     return kept | {"".join(unicodedata.normalize("NFD", sign)[0] for sign in one) for one in kept}
 
 

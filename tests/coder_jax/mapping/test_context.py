@@ -97,6 +97,8 @@ def rules():
         ("fever (-)", "negated", "fever"),
         ("[-] fever", "negated", "fever"),
         ("Ø Fieber", "negated", "Fieber"),
+        ("∅ Fieber", "negated", "Fieber"),
+        ("fathers' asthma", "family", "asthma"),
         ("keinerlei Schmerzen", "negated", "Schmerzen"),
         # what belongs to the name is not taken off
         ("absence of fever", "negated", "fever"),
