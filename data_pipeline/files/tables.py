@@ -36,7 +36,7 @@ _MOST_TIMES = 200  # as large as packed; terminologies unpack to 5 to 20 times t
 _ALWAYS_FINE = 64 << 20  # bytes
 
 
-def check_lines(content: bytes, place: str) -> None:
+def _check_lines(content: bytes, place: str) -> None:
     """Raise BadInput if a text has a line of more than 2 * LONGEST_LINE; may miss shorter long
     lines.
     """
@@ -162,14 +162,14 @@ def split_concepts(joined: str) -> list[str]:
 def read_text(path: Path, otherwise: str | None = None) -> str:
     """The text of a file in UTF-8, or UTF-16 with a byte order mark; BadInput if it is neither.
 
-    Line ends are those of `with_line_ends`. `otherwise` is as of `decoded`.
+    Line ends are those of `_with_line_ends`. `otherwise` is as of `decoded`.
     """
     content = read_bytes(path)
     encoding = "utf-16" if content.startswith(_UTF16) else "utf-8-sig"
-    return with_line_ends(decoded(content, str(path), encoding, otherwise=otherwise))
+    return _with_line_ends(decoded(content, str(path), encoding, otherwise=otherwise))
 
 
-def with_line_ends(text: str) -> str:
+def _with_line_ends(text: str) -> str:
     """The text, with a newline where old programs of the Macintosh end lines with \\r alone."""
     return text if "\n" in text else text.replace("\r", "\n")
 
@@ -189,7 +189,7 @@ def first_line(path: Path) -> str:
         raise unreadable(path, error) from error
     if encoding == "utf-8-sig" and len(content) == LONGEST_LINE and b"\n" not in content:
         raise too_long(str(path), 1)
-    lines = with_line_ends(content.decode(encoding, errors="replace")).split("\n")
+    lines = _with_line_ends(content.decode(encoding, errors="replace")).split("\n")
     found = (line.strip("\r ") for line in lines)
     return next((one for one in found if one.strip() and not _is_comment(one)), "")
 
@@ -238,7 +238,7 @@ def decoded(
       remedy: what to do about bytes that are none of it, for the message.
       otherwise: another encoding for such bytes, which is said.
     """
-    check_lines(content, place)
+    _check_lines(content, place)
     if _ONE_BYTE.match(encoding) and not content.isascii():
         with suppress(UnicodeDecodeError):  # text of these encodings is never that by chance
             text = content.decode("utf-8-sig")
@@ -540,7 +540,7 @@ def _text(
             raise BadInput(f"{place}:{line}: found a zero byte; expected text: {remedy}")
         tell(f"warning: {place}:{line}: {zeros:,} zero bytes were left out, here the first")
         text = text.replace("\0", "")
-    text = with_line_ends(text.rstrip("\x1a"))  # DOS ended files with this sign
+    text = _with_line_ends(text.rstrip("\x1a"))  # DOS ended files with this sign
     return text, content.startswith(codecs.BOM_UTF8) if is_utf8 else True
 
 

@@ -20,8 +20,8 @@ from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
     Dialect,
+    _check_lines,
     bounded_lines,
-    check_lines,
     check_table_name,
     check_unpacked,
     content_hash,
@@ -589,11 +589,11 @@ def test_lines():
     text = b"a\nb\r\n" + b"c" * (LONGEST_LINE - 1) + b"\nd"
     assert b"".join(bounded_lines(io.BytesIO(text), "x")) == text
     assert len(list(bounded_lines(io.BytesIO(text), "x"))) == 4
-    check_lines(text, "x")
+    _check_lines(text, "x")
     with pytest.raises(BadInput, match=f"x:3: {TOO_LONG}"):
         list(bounded_lines(io.BytesIO(b"a\nb\n" + LONG), "x"))
     with pytest.raises(BadInput, match=f"x:3: {TOO_LONG}"):
-        check_lines(b"a\nb\n" + LONG, "x")
+        _check_lines(b"a\nb\n" + LONG, "x")
 
 
 def test_no_reader_takes_a_line_without_an_end(tmp_path):
