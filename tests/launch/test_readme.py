@@ -50,7 +50,7 @@ STAND_INS = {
     "bash launch/train.sh\n": f"bash launch/train.sh demo {SHORT}\n",
     "mine.obo --hold-out 0.1": "invented --hold-out 20",
     "sentence-transformers/all-MiniLM-L6-v2": "$MINILM",
-    "--steps 4000": SHORT,
+    "--steps 4000": f"--init $MINILM {SHORT}",
     "umls-2020AA-full.zip": "invented",
     "--hold-out 2000": "--hold-out 20",
     "--recipe coder_eng": f"--recipe small {SHORT}",
