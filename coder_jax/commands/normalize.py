@@ -101,6 +101,7 @@ from coder_jax.encoding.vector_files import decode_line, read_some
 from coder_jax.mapping.coded_list import (
     CODED_COLUMNS,
     CODED_NUMBERS,
+    CODED_PREFIX,
     DECIDED_COLUMNS,
     Decisions,
     check_decisions,
@@ -691,10 +692,10 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeO
     column = table.find_column(options.column or columns[0], "--column")
     taken = _taken(options, columns)
     if taken and not options.prefix and not _OF_CODED <= {folded(name) for name in columns}:
-        options = replace(options, prefix=_PREFIX)
+        options = replace(options, prefix=CODED_PREFIX)
         tell(
             f"{options.mentions} has a column {taken!r} itself, so the added ones are called "
-            f"{_PREFIX}concept and so on (--prefix {_PREFIX})"
+            f"{CODED_PREFIX}concept and so on (--prefix {CODED_PREFIX})"
         )
         taken = _taken(options, columns)
     if taken:
@@ -706,7 +707,6 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeO
     return table, column, options
 
 
-_PREFIX = "coded_"  # where a list has a column of the name of an added one, such as its own code
 _OF_CODED = {"concept", "matchedterm", "status", "rank"}  # columns of a list that was coded
 
 

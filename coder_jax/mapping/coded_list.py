@@ -238,6 +238,7 @@ def in_words(answers: Sequence[Answer]) -> str:
 
 _ACCEPTED, _REJECTED, _OPEN = "accepted", "rejected", "open"
 CURATED, NO_TERM = "semapv:ManualMappingCuration", "sssom:NoTermFound"  # in SSSOM
+CODED_PREFIX = "coded_"  # of the added columns, where a list has one of such a name itself
 WITHOUT_PREFIX = "concept"  # the prefix there of concepts that have none of their own
 TOOL = "coder_jax"  # stands in other programs' files for a reviewer who gave no name
 REJECTED_IN_REVIEW = "rejected in review"  # Answer.reason
@@ -390,7 +391,7 @@ def read_decisions(
       path: the file.
       encoding: of a file that is not UTF-8, as Excel may save it.
       column, code_column, prefix: of a coded list: the column of its terms, that of its codes, and
-        what stands before the names of the added ones.
+        what stands before the names of the added ones ("": nothing, or CODED_PREFIX).
 
     Raises:
       BadInput: for a file that cannot be read or lacks a column, a broken row, or two different
@@ -400,7 +401,11 @@ def read_decisions(
     filled = [(line, fields) for line, fields in rows if any(map(str.strip, fields))]
     header = filled[0][1] if filled else []
     names = [name.strip().casefold() for name in header]
-    coded = _CodedColumns.of(column, code_column, prefix)
+    forms = [
+        _CodedColumns.of(column, code_column, one)
+        for one in ((prefix,) if prefix else ("", CODED_PREFIX))
+    ]
+    coded = next((one for one in forms if set(one.all) <= set(names)), forms[0])
     readers = _READERS | {coded.all: coded.said}
     needed = next((one for one in readers if set(one) <= set(names)), ())
     once = (*needed, *(("code", "note", "reviewer", "date") if needed == _OF_REVIEW else ()))

@@ -382,7 +382,7 @@ _WORDS = {
         "izquierd* izq sinistro sinistra esquerd*",
         "right one": "right rt rechts rechte* rechtsseitig* droit droite droits droites derech* "
         "destro destra dexter dextra direit* ruq rlq rul rml rll "
-        "rbbb rvh rvf rv",
+        "rbbb rvh rv",
         "one": "unilateral* einseitig*",
         "both": "bilateral* bilat beidseit* beidseits beide* bds both bilatéra*",
     },

@@ -942,6 +942,8 @@ def write_with_columns(
 # -------------------------------------------------------------------------------------------------
 # Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
+# What databases write for nothing, in lower case.
+NOTHING = ("", "null", "na", "\\n")
 # What spreadsheets show in the place of a value, in English, German, French and other languages.
 SPREADSHEET_ERRORS = frozenset(
     "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #n/d #nd"

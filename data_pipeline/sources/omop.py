@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from data_pipeline.files.tables import bounded_lines
+from data_pipeline.files.tables import NOTHING, bounded_lines
 from data_pipeline.process import BadInput
 from data_pipeline.sources.release_files import scan_tabbed, unpack_matching
 from data_pipeline.sources.source import ATOMS, RETIRED, Source, no_retired
@@ -46,7 +46,7 @@ _LANGUAGES = {
 _ENGLISH = "4180186"  # where the download has no concepts of languages
 _REPLACED, _MAPS_TO = "Concept replaced by", "Maps to"
 NOT_STANDARD = "not standard"  # a relation of `read_not_standard`
-_IS_VALID = pl.col("invalid_reason").is_in(["", "NULL", "NA", "\\N"])  # as databases write nothing
+_IS_VALID = pl.col("invalid_reason").str.to_lowercase().is_in(list(NOTHING))
 
 
 def is_concepts(path: Path) -> bool:

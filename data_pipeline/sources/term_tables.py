@@ -8,6 +8,7 @@ import polars as pl
 
 from data_pipeline.files.tables import (
     CONCEPT_SEPARATOR,
+    NOTHING,
     SPREADSHEET_ERRORS,
     Dialect,
     Rows,
@@ -60,8 +61,11 @@ EXPECTED = (
     "concept (concept, cui, code, id, ...)"
 )
 SAVE_AS_UTF8 = "save it as UTF-8, or as .xlsx"
-_YES = ("y", "yes", "1", "true", "t", "x", "p", "pt", "preferred")
-_NO = ("", "n", "no", "0", "false", "f", "s", "sy", "synonym", "a")
+_YES = ("1", "1.0", "t", "true", "y", "yes", "ja", "oui", "si", "sí")
+_NO = ("0", "0.0", "f", "false", "n", "no", "nein", "non")
+# Of a column that says which term is preferred.
+_PREFERRED = (*_YES, "x", "p", "pt", "preferred")
+_NOT_PREFERRED = (*_NO, "", "s", "sy", "synonym", "a")
 UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
 # The UMLS's three-letter codes, by ISO 639-1 codes, and by ISO 639-3 codes that differ from them.
 _LANGUAGES = {
@@ -193,7 +197,7 @@ def term_table(
     frame = frame.filter(in_use)
     frame = frame.with_columns(
         language=umls_language(pl.col("language")),
-        preferred=pl.col("preferred").str.to_lowercase().is_in(_YES),
+        preferred=pl.col("preferred").str.to_lowercase().is_in(_PREFERRED),
     )
     for role in ("concept", "term", "vocabulary") if is_for_medcat else ("concept",):
         frame = _divided_rows(frame, role)
@@ -212,23 +216,20 @@ def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
 # Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
 # rows, and those of the others, in lower case. A column with further values is not read; of a
 # status (None) any are others.
-_OF_NO = ("0", "0.0", "f", "false", "n", "no", "nein", "non")
-_OF_YES = ("1", "1.0", "t", "true", "y", "yes", "ja", "oui", "si", "sí")
-_ABSENT = ("", "null", "na", "\\n")  # as databases write it
 _WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     **dict.fromkeys(
         ("active", "isactive", "aktiv", "actif"),
-        ((*_OF_NO, "inactive"), (*_OF_YES, "active")),
+        ((*_NO, "inactive"), (*_YES, "active")),
     ),
     **dict.fromkeys(
         (
             *("inactive", "isinactive", "obsolete", "isobsolete", "deprecated", "isdeprecated"),
             *("retired", "isretired", "suppressed"),
         ),
-        ((*_OF_YES, "inactive"), (*_OF_NO, "active", *_ABSENT)),
+        ((*_YES, "inactive"), (*_NO, "active", *NOTHING)),
     ),
-    "suppress": (("o", "e", "y"), ("n", *_ABSENT)),  # of MRCONSO
-    "invalidreason": (("d", "u", "r"), _ABSENT),  # of OMOP's CONCEPT
+    "suppress": (("o", "e", "y"), ("n", *NOTHING)),  # of MRCONSO
+    "invalidreason": (("d", "u", "r"), NOTHING),  # of OMOP's CONCEPT
     "validity": (("invalid",), ("valid",)),  # of Athena's search
     "status": (("inactive", "deprecated", "obsolete", "retired", "withdrawn", "deleted"), None),
 }
@@ -287,7 +288,7 @@ def _check(table: Table, frame: pl.DataFrame, columns: dict[str, str], in_use: p
         text = pl.col(role).str.to_lowercase()
         return (text.str.strip_chars("| ") != "") & ~text.is_in(SPREADSHEET_ERRORS)
 
-    is_known = pl.col("preferred").str.to_lowercase().is_in((*_YES, *_NO))
+    is_known = pl.col("preferred").str.to_lowercase().is_in((*_PREFERRED, *_NOT_PREFERRED))
     for role, is_right, expected in (
         ("term", is_filled("term"), "a term in every row"),
         ("concept", is_filled("concept"), "a concept in every row"),

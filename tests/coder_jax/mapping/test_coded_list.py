@@ -107,6 +107,8 @@ def test_a_list_that_was_coded_with_decisions_is_one(write):
     added = CODED.removeprefix("local").replace(",", ",x_")
     path = write("prefix.csv", "mention" + added + CODED_ROWS)
     assert read_decisions(path, prefix="x_").of == OF_CODED
+    own = write("own.csv", "mention" + added.replace(",x_", ",coded_") + CODED_ROWS)
+    assert read_decisions(own).of == OF_CODED  # as a list with a column `code` of its own is coded
     with pytest.raises(BadInput, match=r"or a coded list \(with the columns local, x_concept,"):
         read_decisions(path, column="local", prefix="x_")
 

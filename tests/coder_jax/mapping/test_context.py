@@ -108,6 +108,7 @@ def rules():
         ("ausência de febre", "negated", "febre"),
         ("ex-smoker", "history", "smoker"),
         ("Ex-Raucher", "history", "Raucher"),
+        ("ex fumeur", "history", "fumeur"),
         # as they are abbreviated and spoken
         ("hypertension denied by patient", "negated", "hypertension"),
         ("neg. for malignancy", "negated", "malignancy"),

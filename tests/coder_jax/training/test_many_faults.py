@@ -1,6 +1,6 @@
 """One run of training disturbed again and again, at random moments: nothing is lost.
 
-It prints where the disturbances fell, and takes half an hour on two cores:
+It prints where the disturbances fell. Each of the 90 ends a process, so it takes long:
 
     bash launch/test.sh -m slow tests/coder_jax/training/test_many_faults.py -s
 """
