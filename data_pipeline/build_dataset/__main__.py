@@ -68,7 +68,7 @@ def _closing_report(manifest: Manifest, out: str | Path) -> str:
         ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}".rstrip() for name, value in rows]
-    title = f"{manifest.name} {manifest.release}: {out}"
+    title = f"{manifest.name}, release {manifest.release}: {out}"
     warnings = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *warnings])
 
