@@ -110,7 +110,8 @@ def test_every_encoder_on_every_set(data, capsys):
     assert board(data, "--compare-to", "one & only") == 0
     told = capsys.readouterr().err
     assert "model absent: left out: nobody/absent is no folder here" in told
-    assert "set licensed: left out, there is no" in told and "it needs a licence" in told
+    assert "set licensed: left out, there is no" in told
+    assert "; get it from https://example.org/licensed; it needs a licence" in told
     assert "note: toy: found 4 mentions; published are 5" in told
     lines = (data / "out" / "board.csv").read_text(encoding="utf-8").splitlines()
     rows = list(csv.DictReader(lines))
