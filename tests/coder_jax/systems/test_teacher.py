@@ -20,6 +20,7 @@ from coder_jax.devices.mesh import make_mesh, put_batch, step_cut
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coder_v1 import CoderV1System
+from coder_jax.systems.coderpp import CoderPlusPlusSystem
 from coder_jax.systems.encoder_system import term_vectors
 from coder_jax.systems.sapbert import SapBertSystem
 from coder_jax.systems.teacher import _TEMPERATURE, open_teacher, teacher_loss
@@ -30,7 +31,7 @@ from coder_jax.training.step import make_step
 from coder_jax.training.system import StepKey
 from coder_jax.training.train import train
 from data_pipeline.batches.batch_maker import BatchMaker, TeacherVectors
-from data_pipeline.batches.spec import BatchSpec, StepCut
+from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut
 from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
@@ -181,9 +182,13 @@ def system_of(kind, model, spec, **changes):
     return kind(**{**given, "model": model, "batch": spec, **changes}).resolved()
 
 
-@pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem, CoderV1System])
+@pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem, CoderV1System, CoderPlusPlusSystem])
 def test_a_step_has_it_with_its_weight(kind, model, source, taught):
-    total, metrics, vectors, batch = values(system_of(kind, model, SPEC), taught)
+    spec, maker = SPEC, taught
+    if kind is CoderPlusPlusSystem:
+        spec = NeighbourSpec(**dataclasses.asdict(SPEC), mined_share=0.0)
+        maker = BatchMaker(taught.dataset, spec, teacher=taught.teacher)
+    total, metrics, vectors, batch = values(system_of(kind, model, spec), maker)
     plain, others, *_ = values(system_of(kind, model, source.spec), source)
     want = np.mean(
         [
