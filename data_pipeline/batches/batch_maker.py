@@ -10,7 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,26 +38,17 @@ _PLANNING_GROUPS = 1600
 _MOST_AT_ONCE, _TERMS_AT_ONCE = 8, 1 << 14  # of steps that are made together
 
 
-class _Rows(Protocol):
-    """Vectors [n, D], in memory or in a file."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: Any, /) -> np.ndarray: ...
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TeacherVectors:
     """The vectors that another encoder gives the terms of a dataset.
 
     Attributes:
-        vectors: float [n, D]; those of a batch are read when it is made.
+        vectors: float [n, D], perhaps mapped: those of a batch are read when it is made.
         row_of_term: int64 [N], the row of each term of the dataset.
         hash: of both, for runs that go on.
     """
 
-    vectors: _Rows
+    vectors: np.ndarray
     row_of_term: np.ndarray
     hash: str
 
