@@ -330,7 +330,7 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
         bash launch/train.sh --recipe coderpp --data datasets/coderpp --out runs/coderpp \\
             --search bfloat16
 
-    15,872 terms a step. Not trained here. Computed: a day on one H100, at the 62,000 terms a second
+    15,872 terms a step. Not trained here. Computed: a day on one H100, at the 61,200 terms a second
     that CODER's step was measured to do there, and the time to find neighbours ten times
     (docs/results/search.md). `--init` takes your own run of `coder_eng`. On small machines take
     `coderpp_small`.
