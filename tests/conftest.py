@@ -46,6 +46,7 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 _MOST, _MUCH = 2 << 30, 200 << 20  # bytes of memory
 _left = 0  # of it, when some was last given back
+_left_without_programs = 0  # of it, when programs were last taken away
 _LIBC = ctypes.CDLL("libc.so.6") if sys.platform == "linux" else None
 
 
@@ -71,11 +72,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs_go_with_their_file() -> Iterator[None]:
-    """Compiled programs of a file's tests would stay in memory: gigabytes, file after file."""
+    """Compiled programs of a file's tests would stay in memory: gigabytes, file after file.
+
+    What is left after they have gone, such as libraries, need not be looked through each time.
+    """
+    global _left_without_programs
     yield
-    if _resident() > _MOST:
+    if _resident() > max(_MOST, _left_without_programs + _MUCH):
         jax.clear_caches()
         gc.collect()
+        _give_memory_back()
+        _left_without_programs = _resident()
     _give_memory_back()
 
 

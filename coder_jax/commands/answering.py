@@ -20,7 +20,13 @@ from coder_jax.commands.arguments import (
     load_encoder,
     warn_of_languages,
 )
-from coder_jax.mapping.context import OWN_RULES, ContextMode, ContextNormalizer, ContextRules
+from coder_jax.mapping.context import (
+    OWN_RULES,
+    ContextMode,
+    ContextNormalizer,
+    ContextRules,
+    own_rules,
+)
 from data_pipeline.files.identity import CUTOFFS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, tell
@@ -273,8 +279,9 @@ def chosen_abbreviations(options: AnswerOptions, encoding: str | None = None) ->
 
 
 def chosen_context_rules(options: AnswerOptions, encoding: str | None = None) -> ContextRules:
-    own = [options.context_rules] if options.context_rules else []
-    return ContextRules([*OWN_RULES, *own], encoding)
+    if options.context_rules is None:
+        return own_rules()
+    return ContextRules([*OWN_RULES, options.context_rules], encoding)
 
 
 def chosen_dictionary(options: AnswerOptions, encoding: str | None = None) -> Dictionary:

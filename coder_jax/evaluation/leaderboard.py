@@ -631,8 +631,11 @@ def millions(parameters: int | None) -> str:
 
 
 def side_of(test: ScoreDifference | None) -> str:
-    """ "better" or "worse" where a paired test is sure of it, else ""."""
-    if test is None or test.p >= _SURE or test.a == test.b:
+    """ "better" or "worse" where a paired test is sure of it, else "".
+
+    Scores that are shown alike get neither: a test is also sure of a thousandth of a point.
+    """
+    if test is None or test.p >= _SURE or round(100 * test.a, 1) == round(100 * test.b, 1):
         return ""
     return "better" if test.b > test.a else "worse"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -182,8 +183,7 @@ def typed_record(fields: dict[str, Any], where: str, again: str) -> EvaluationRe
 def installed_versions() -> dict[str, str]:
     """The installed versions of Python and of the packages that scores depend on."""
     versions = {"python": platform.python_version()}
-    installed = {name.lower() for name in importlib.metadata.packages_distributions()}
     for package in _PACKAGES:
-        if package in installed:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions

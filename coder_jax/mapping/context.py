@@ -17,6 +17,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -200,6 +201,12 @@ class ContextRules:
                 text = text[: link.start()].rstrip(_EDGE)
 
 
+@cache
+def own_rules() -> ContextRules:
+    """The rules of this project, read once."""
+    return ContextRules()
+
+
 def _unnamed(pattern: str) -> str:
     """A pattern whose groups have no names, which may stand but once."""
     return re.sub(r"\(\?P<r\d+>", "(?:", pattern)
@@ -323,7 +330,7 @@ class ContextNormalizer:
             mention as it stands.
         """
         self.normalizer, self.mode = normalizer, mode
-        self.rules = rules or ContextRules()
+        self.rules = rules or own_rules()
 
     @property
     def dictionary(self) -> Dictionary:

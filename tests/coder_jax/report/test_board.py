@@ -123,6 +123,9 @@ def test_the_table_for_a_page_of_documentation():
             row.differences[name] = dataclasses.replace(found, p=0.01)
     _, _, large, _, words = markdown_of(with_tests).splitlines()
     assert "| **75.0** ±5.0 ↑ |" in large and "| 25.0 ±5.0 ↓ |" in words
+    row = with_tests.rows[0]
+    row.differences["sim"] = dataclasses.replace(row.differences["sim"], a=0.7501, b=0.7504)
+    assert "| **75.0** ±5.0 |" in markdown_of(with_tests), "scores that are shown alike"
 
 
 def test_the_page_needs_nothing_else_and_names_are_never_markup():
