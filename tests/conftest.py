@@ -46,7 +46,7 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 _MOST, _MUCH = 2 << 30, 200 << 20  # bytes of memory
 _left = 0  # of it, when some was last given back
-_left_without_programs = 0  # of it, when programs were last taken away
+_left_without_programs = 0  # of it, when compiled programs were last taken away
 _LIBC = ctypes.CDLL("libc.so.6") if sys.platform == "linux" else None
 
 
@@ -74,16 +74,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 def _programs_go_with_their_file() -> Iterator[None]:
     """Compiled programs of a file's tests would stay in memory: gigabytes, file after file.
 
-    What is left after they have gone, such as libraries, need not be looked through each time.
+    Libraries alone may take as much: to look through them after each file would take minutes.
     """
     global _left_without_programs
     yield
-    if _resident() > max(_MOST, _left_without_programs + _MUCH):
+    has_grown = _resident() > max(_MOST, _left_without_programs + _MUCH)
+    if has_grown:
         jax.clear_caches()
         gc.collect()
-        _give_memory_back()
-        _left_without_programs = _resident()
     _give_memory_back()
+    if has_grown:
+        _left_without_programs = _left
 
 
 @pytest.fixture(autouse=True)

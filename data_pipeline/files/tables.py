@@ -81,8 +81,13 @@ def check_unpacked(place: str, packed: int, unpacked: int) -> None:
 
 # What Python raises for archives that are damaged, cut off, or newer than it knows.
 ZIP_ERRORS = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
-    *(OSError, ValueError, NotImplementedError),
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,  # by zipfile, of a version or method that it does not know
 )
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _ENCRYPTED = 0x1

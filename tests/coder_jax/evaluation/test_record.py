@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import platform
 
+import jax
 import msgspec
 import pytest
 from evaluating import ENCODER
 from toy_record import record_of
 
-from coder_jax.evaluation.record import write_records
+from coder_jax.evaluation import record
+from coder_jax.evaluation.record import installed_versions, write_records
 from coder_jax.evaluation.similarity import (
     SimilarityBenchmark,
     _similarity_record,
@@ -40,3 +43,8 @@ def test_nothing_half_written(tmp_path):
     with pytest.raises(BadInput, match=r"out.json: cannot be written \(.*\); give another path"):
         write_records(tmp_path / "absent" / "out.json", [record_of()])
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_versions_are_those_of_installed_packages(monkeypatch):
+    monkeypatch.setattr(record, "_PACKAGES", ("jax", "no-such-package"))
+    assert installed_versions() == {"python": platform.python_version(), "jax": jax.__version__}

@@ -3,14 +3,14 @@
 import pytest
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.context import OWN_RULES, ContextNormalizer, ContextRules
+from coder_jax.mapping.context import OWN_RULES, ContextNormalizer, ContextRules, own_rules
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")
 def rules():
-    return ContextRules()
+    return own_rules()
 
 
 @pytest.mark.parametrize(
