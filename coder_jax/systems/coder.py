@@ -27,6 +27,7 @@ from coder_jax.systems.group_losses import (
 from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.flags import Flag
+from data_pipeline.process import BadInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,9 @@ class CoderSystem(EncoderSystem):
     score: Literal["bilinear", "translation"] = "bilinear"
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
+    relation_rank: int = 0
+    """Learn relation matrices of the form I + U V^T, whose U and V have so many columns, such as
+    16, for less memory; 0: any matrices (the paper)."""
     term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
         default_factory=MultiSimilarity
     )
@@ -72,6 +76,7 @@ class CoderSystem(EncoderSystem):
             seed=self.batch.seed,
             pairs=self.batch.pairs,
             lazy=self.relation_update == "lazy",
+            rank=self.relation_rank,
         )
         return (relations,)
 
@@ -79,9 +84,15 @@ class CoderSystem(EncoderSystem):
         super().validate(optimizer)
         check_no_corrupted_tails(self.batch)
         check_widths(self.matryoshka)
+        if self.relation_rank and self.score == "translation":
+            raise BadInput(
+                f"--relation-rank is {self.relation_rank} and --score is translation, which has no "
+                "matrices; leave one of them out"
+            )
 
     def hyperparameters(self) -> dict[str, Any]:
-        return {"mu": self.mu} | told_widths(self.matryoshka)
+        rank = {"rank of relation matrices": self.relation_rank} if self.relation_rank else {}
+        return {"mu": self.mu} | rank | told_widths(self.matryoshka)
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
         return mean_over_groups(self, recorded_start, mesh, dropout=dropout)

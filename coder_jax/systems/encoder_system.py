@@ -810,6 +810,9 @@ def _trained_relations(run: SavedRun) -> ExportedRelations | None:
     table = run.params.get("relations")
     if table is None:
         return None
+    if table.ndim == 4:  # of matrices I + U V^T
+        u_RDK, v_RDK = np.moveaxis(table, 1, 0)
+        table = np.eye(table.shape[2], dtype=np.float32) + u_RDK @ v_RDK.transpose(0, 2, 1)
     return ExportedRelations(table, run.described(EncoderRun).dataset.relations)
 
 

@@ -360,25 +360,31 @@ def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
 
 
 # -------------------------------------------------------------------------------------------------
-# The relation table: one bilinear matrix per relation, [R, D, D], or one translation, [R, D].
+# The relation table: one bilinear matrix per relation, [R, D, D], or one translation, [R, D]; or
+# matrices I + U V^T, of which U and V are kept, [R, 2, D, K] (Hu et al., LoRA, 2022, section 4.1).
 #
 # It maps (head vector, relation) to a query vector, which is compared with tails as a term vector
 # would be. With the identity as matrix the query is the head itself, so that S is the special case
 # of S^rel with M = I (CODER, section 3.3), or with the translation 0 (TransE; Bordes et al. 2013).
 
 
-def _table_shape(score: str, relations: int, width: int) -> tuple[int, ...]:
-    """The shape of the table for a `score`, bilinear or translation."""
-    return (relations, width, width) if score == "bilinear" else (relations, width)
+def _table_shape(score: str, relations: int, width: int, rank: int = 0) -> tuple[int, ...]:
+    """The shape of the table for a `score`, bilinear or translation, and a rank or 0."""
+    if score == "translation":
+        return (relations, width)
+    return (relations, 2, width, rank) if rank else (relations, width, width)
 
 
 def _init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.Array:
     """float32, with `_table_shape`: relations that leave heads unchanged, plus normal noise.
 
-    That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`.
-    Under `jax.jit` with a sharded output each device makes its own part, of the same values.
+    That is the identity for matrices, 0 for translations, plus noise of standard deviation `noise`;
+    for I + U V^T a random U and V = 0. Under `jax.jit` with a sharded output each device makes its
+    own part, of the same values.
     """
     normal = jax.random.normal(jax.random.key(seed), shape)
+    if len(shape) == 4:
+        return normal * jnp.array([shape[2] ** -0.5, 0.0])[None, :, None, None]
     return (jnp.eye(shape[-1])[None] if len(shape) == 3 else 0.0) + noise * normal
 
 
@@ -415,6 +421,14 @@ def _translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array)
     return head_UmD + translation_UD[..., None, :]
 
 
+def _narrow_queries(table_R2DK: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+    r"""The query :math:`e + V U^\top e` of each head; shapes as for `_relation_queries`."""
+    factors = jnp.where((relation_U >= 0)[..., None, None, None], table_R2DK[relation_U], 0.0)
+    product = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+    narrow = product("...umd,...udk->...umk", head_UmD, factors[..., 0, :, :])
+    return head_UmD + product("...umk,...udk->...umd", narrow, factors[..., 1, :, :])
+
+
 def _all_queries(
     mesh: Mesh, table: jax.Array, relation_BGU: jax.Array, head_BGkD: jax.Array
 ) -> jax.Array:
@@ -422,15 +436,16 @@ def _all_queries(
 
     Args:
         mesh: the devices.
-        table: float32 [R, D, D], matrices, or [R, D], translations.
+        table: float32 [R, D, D], matrices; [R, 2, D, K], narrow ones; or [R, D], translations.
         relation_BGU: int32, of the distinct triplets.
         head_BGkD: float32, the vectors of the heads.
     """
     put = partial(constrain, mesh)
     width = head_BGkD.shape[-1]
     head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
-    if table.ndim == 2:
-        query_BGUmD = _translated(table, relation_BGU, head_BGUmD)
+    if table.ndim != 3:
+        query = _translated if table.ndim == 2 else _narrow_queries
+        query_BGUmD = query(table, relation_BGU, head_BGUmD)
         return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
     # A device that holds some rows of every matrix needs those features of every head. Heads are
     # small, so they travel and the matrices stay.
@@ -481,20 +496,22 @@ class RelationTable(GroupHead):
     """k of a group."""
     lazy: bool = False
     """Whether a step works on the matrices that it uses alone."""
+    rank: int = 0
+    """K of matrices I + U V^T; 0: any matrices."""
 
     def part(self) -> Part:
         """No weight decay: towards zero, matrices would forget the identity they start from."""
         bilinear = self.score == "bilinear"
         return Part(
             rate=self.rate,
-            spread=1 if bilinear else None,
+            spread=1 if bilinear and not self.rank else None,
             touched="relations" if bilinear and self.lazy else None,
         )
 
     def shapes(self, recorded_start: Any, width: int) -> Tree | None:
         if not (self.mu and recorded_start.relations):
             return None
-        shape = _table_shape(self.score, recorded_start.relations, width)
+        shape = _table_shape(self.score, recorded_start.relations, width, self.rank)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     def init_params(self, shapes: Tree) -> Tree:

@@ -518,6 +518,7 @@ _LEAST = dict.fromkeys(
         *("epochs", "learning_rate", "weight_decay", "clip_norm", "b1", "b2", "eps"),
         *("rows", "eval_steps", "save_minutes", "restore_step", "keep", "peak_tflops"),
         *("mu", "type_weight", "relation_noise", "relation_learning_rate_factor"),
+        "relation_rank",
     ),
     0,
 )

@@ -202,6 +202,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 # Settings that not all versions have, with the value that does what the others do: a run that has
 # recorded it is the same as one without the setting.
 NEUTRAL: tuple[tuple[str, Any], ...] = (
+    ("relation_rank", 0),
     ("epochs", 0.0),
     ("augment", 0.0),
     ("ancestors", 0),

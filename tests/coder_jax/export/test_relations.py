@@ -1,11 +1,15 @@
 """Relations in an export: written and read back, applied as the paper has it, messages."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+from short_run import config, licensed_model, one_device, source_for
 
 from coder_jax.export.relations import ExportedRelations, read_relations, write_relations
+from coder_jax.systems.trained_models import load_run
+from coder_jax.training.train import train
 from data_pipeline.process import BadInput
 
 RNG = np.random.default_rng(0)
@@ -42,3 +46,20 @@ def test_messages(tmp_path):
     (tmp_path / "relations.json").write_text("{")
     with pytest.raises(BadInput, match="cannot be read: .*; export the run again"):
         read_relations(tmp_path)
+
+
+def test_narrow_matrices_are_exported_whole(tmp_path):
+    model = licensed_model(tmp_path / "tiny")
+    short = config(model, tmp_path / "run")
+    short = dataclasses.replace(short, system=dataclasses.replace(short.system, relation_rank=2))
+    with one_device():
+        train(short, source_for(model))
+    system, run = load_run(tmp_path / "run")
+    system.export(run, tmp_path / "export")
+    exported = read_relations(tmp_path / "export")
+    u, v = np.moveaxis(run.params["relations"], 1, 0)
+    heads = np.random.default_rng(0).normal(size=(3, u.shape[1])).astype(np.float32)
+    for relation in range(len(u)):
+        expected = heads + heads @ u[relation] @ v[relation].T
+        np.testing.assert_allclose(exported.queries(heads, relation), expected, atol=1e-5)
+    assert np.abs(v).max() > 1e-3, "they learnt"

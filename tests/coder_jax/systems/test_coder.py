@@ -15,12 +15,15 @@ from coder_jax.systems.group_losses import (
     Group,
     MultiSimilarity,
     _distance,
+    _narrow_queries,
     _relation_matrices,
     _relation_queries,
     _translated,
     cosine,
     norm,
 )
+from coder_jax.training.system import OptimizerConfig
+from data_pipeline.process import BadInput
 
 LOSS = CoderSystem(mu=0.7, relation=MultiSimilarity(alpha=1.0, beta=20.0, base=0.4, margin=0.2))
 U, M, D = 4, 3, 6
@@ -43,7 +46,7 @@ def group_loss(vectors, concepts, relations, table, loss):
     if table.ndim == 3:
         queries = _relation_queries(_relation_matrices(table, relations), relations, heads)
     else:
-        queries = _translated(table, relations, heads)
+        queries = (_translated if table.ndim == 2 else _narrow_queries)(table, relations, heads)
     return loss.group_loss(
         Group(
             vectors=jnp.asarray(vectors),
@@ -85,6 +88,19 @@ def test_equals_the_formulas(relations):
     vectors, concepts, _, table = group()
     total, metrics = group_loss(
         jnp.asarray(vectors), jnp.asarray(concepts), jnp.array(relations), jnp.asarray(table), LOSS
+    )
+    want = paper_loss(vectors, concepts, np.array(relations), table, LOSS)
+    got = (total, metrics["loss_term"], metrics["loss_relation"])
+    np.testing.assert_allclose(got, want, rtol=2e-5)
+
+
+@pytest.mark.parametrize("relations", [[2, 0, 2, 4], [2, -1, 2, -1]])
+def test_narrow_matrices_equal_the_formulas(relations):
+    vectors, concepts, _, _ = group()
+    narrow = np.random.default_rng(1).normal(size=(5, 2, D, 2)).astype(np.float32)
+    table = np.eye(D, dtype=np.float32) + narrow[:, 0] @ narrow[:, 1].transpose(0, 2, 1)
+    total, metrics = group_loss(
+        jnp.asarray(vectors), jnp.asarray(concepts), jnp.array(relations), jnp.asarray(narrow), LOSS
     )
     want = paper_loss(vectors, concepts, np.array(relations), table, LOSS)
     got = (total, metrics["loss_term"], metrics["loss_relation"])
@@ -146,6 +162,12 @@ def test_zero_and_huge_vectors_keep_the_gradient_finite():
 
     value, gradient = jax.value_and_grad(total)(jnp.asarray(vectors))
     assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+def test_translations_have_no_rank():
+    system = CoderSystem(relation_rank=4, score="translation")
+    with pytest.raises(BadInput, match="--relation-rank is 4 and --score is translation"):
+        system.validate(OptimizerConfig())
 
 
 def test_unit():

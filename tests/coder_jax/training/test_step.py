@@ -257,6 +257,17 @@ def test_nor_for_the_other_objectives(dataset, system):
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
 
 
+def test_nor_for_narrow_matrices_that_are_updated_alone(dataset):
+    batch = dataclasses.replace(SPEC, groups=2, triplets=1)
+    system = dataclasses.replace(CODER, batch=batch, relation_rank=3)
+    plain = run(dataset, system, steps=6)
+    lazy = dataclasses.replace(system, relation_update="lazy")
+    assert_same_run(run(dataset, lazy, steps=6, devices=8), plain)
+    table = plain[1]["relations"]
+    assert table.shape == (5, 2, TINY.hidden_size, 3)
+    assert np.abs(table[:, 1]).max() > 1e-3, "V began at 0"
+
+
 @pytest.mark.slow
 def test_nor_for_a_modernbert(dataset, monkeypatch):
     monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)

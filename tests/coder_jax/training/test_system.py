@@ -450,6 +450,7 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
     [
         ("recall", "", "triplet_weight", 1.0, 0.5),
         ("small", "model", "layers", 0, 2),
+        ("small", "", "relation_rank", 0, 16),
         ("rank", "batch", "fold", "", "1/5"),
     ],
 )
