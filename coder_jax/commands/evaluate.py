@@ -484,14 +484,16 @@ def run(options: EvaluateOptions) -> int:
     ):  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
     choices = [options.ranking(fusion) for fusion in dict.fromkeys(options.fusion)]
-    measured = _folds_to_measure(benchmarks) if options.cutoffs else []
+    measured = _folds_to_measure(benchmarks) if options.cutoffs and not staged else []
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
     with _place_of_vectors(out) as beside:
         for pooling in options.poolings if staged else ():
             generators = generators_of(options.models, pooling, options)
             stages = (options.models, generators, options.ranker)
-            records += records_of_stages(*stages, staged, choices, cache=not options.no_cache)
+            records += records_of_stages(
+                *stages, staged, choices, cutoffs=options.cutoffs, cache=not options.no_cache
+            )
         if by_classes:
             records += records_of_classes(options.model, benchmarks, options.kinds)
         elif benchmarks:
@@ -502,7 +504,7 @@ def run(options: EvaluateOptions) -> int:
         write_records(out, [_from_folder_of(out, record) for record in records])
         for path in scratch:
             path.unlink()
-    if options.cutoffs:
+    if options.cutoffs and measured:
         _write_cutoffs(options, measured, options.cutoffs)
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
         print_records(records, options.kinds)

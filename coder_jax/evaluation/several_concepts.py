@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -222,6 +222,120 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 
 
 # -------------------------------------------------------------------------------------------------
+# Three answers: the concept of a mention is among the candidates, or a broader one, or neither.
+#
+# Each mention of one concept counts twice: with its candidates, where its concept is among them,
+# and as if the dictionary lacked that concept. So any mentions test what is broader and what is
+# neither, if it is known which concepts are broader than others.
+
+EXACT, BROADER, NEITHER = "exact", "broader", "neither"
+_KINDS = (EXACT, BROADER, NEITHER)
+_LEAST = 0.5  # probability of an answer, where no cut-offs were measured
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class ThreeAnswers:
+    """What a ranker says of some cases; all arrays are [n].
+
+    Attributes:
+      truth: int, a place in _KINDS: the best answer that the candidates have.
+      exact, exact_margin, is_exact: the probability that the first candidate is the concept, by how
+        much it is larger than those of all others, and whether it is the concept.
+      broader, broader_margin, is_broader: the same of the candidate that is most probably broader.
+    """
+
+    truth: np.ndarray
+    exact: np.ndarray
+    exact_margin: np.ndarray
+    is_exact: np.ndarray
+    broader: np.ndarray
+    broader_margin: np.ndarray
+    is_broader: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        concepts_MK: np.ndarray,
+        exact_MK: np.ndarray,
+        broader_MK: np.ndarray,
+        gold: Sequence[Collection[int]],
+        broader_of: Callable[[Iterable[int]], Collection[int]],
+    ) -> Self:
+        """The cases of M mentions with K candidates.
+
+        Args:
+          concepts_MK: candidates, best first.
+          exact_MK, broader_MK: what the ranker says of each.
+          gold: of each mention.
+          broader_of: the concepts that are broader than some.
+        """
+        cases = []
+        for row, concepts in enumerate(gold):
+            if len(concepts) != 1 or -1 in concepts:
+                continue
+            wider, found = broader_of(concepts), concepts_MK[row]
+            is_gold = np.isin(found, list(concepts))
+            is_wider = np.isin(found, list(wider))
+            for kept in ([is_gold | True] if is_gold.any() else []) + [~is_gold]:
+                if not kept.any():
+                    continue
+                exact, broader = exact_MK[row][kept], broader_MK[row][kept]
+                best = int(broader.argmax())
+                truth = 0 if is_gold[kept].any() else 1 if is_wider[kept].any() else 2
+                cases.append(
+                    (truth, exact[0], lead_of(exact, 0), is_gold[kept][0])
+                    + (broader[best], lead_of(broader, best), is_wider[kept][best])
+                )
+        columns = [np.array(column) for column in zip(*cases, strict=True)]
+        return cls(*columns) if columns else cls(*[np.zeros(0)] * 7)
+
+    @property
+    def said(self) -> np.ndarray:
+        """int [n]: the kind of each answer: the first with a probability of a half."""
+        return np.where(self.exact >= _LEAST, 0, np.where(self.broader >= _LEAST, 1, 2))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cases of each kind were answered with each."""
+        return {
+            f"{of} answered {kind}": int(((self.truth == one) & (self.said == other)).sum())
+            for one, of in enumerate(_KINDS)
+            for other, kind in enumerate(_KINDS)
+        }
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """Shares right (kind and concept) of all cases and of each kind; calibration errors."""
+        right = np.where(self.said == 0, self.is_exact, self.is_broader & (self.truth == 1))
+        right = np.where(self.said == 2, self.truth == 2, right).astype(bool)
+        groups = {"three answers": np.ones(len(right), bool)}
+        groups |= {f"three answers: {kind}": self.truth == one for one, kind in enumerate(_KINDS)}
+        found = {
+            name: Share(int(right[of].sum()), int(of.sum())).value for name, of in groups.items()
+        }
+        return {
+            **found,
+            "calibration error: exact": _calibration_error(self.exact, self.is_exact),
+            "calibration error: broader": _calibration_error(self.broader, self.is_broader),
+        }
+
+
+def lead_of(probabilities: np.ndarray, place: int) -> float:
+    """By how much one of several is more probable than all others."""
+    return float(probabilities[place] - np.delete(probabilities, place).max(initial=0.0))
+
+
+def _calibration_error(probability: np.ndarray, right: np.ndarray) -> float | None:
+    """Mean over cases of |probability - share right| of their tenth of the probabilities."""
+    if not len(right):
+        return None
+    place = np.minimum((probability * _BINS).astype(int), _BINS - 1)
+    totals = (np.bincount(place, values, _BINS) for values in (probability, right))
+    return float(np.abs(np.subtract(*totals)).sum() / len(right))
+
+
+# -------------------------------------------------------------------------------------------------
 # The benchmark: each mention is answered with a set of concepts.
 #
 # Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
@@ -329,6 +443,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         answers: str,
         ordered_by: str = "",
         mentions_per_s: float | None = None,
+        three: ThreeAnswers | None = None,
     ) -> EvaluationRecord:
         """The record of any model's answers, which are sets of concepts.
 
@@ -338,6 +453,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           answers: what is answered, in words.
           ordered_by: what orders the candidates, where several things can.
           mentions_per_s: how many mentions got candidates in a second, where that was measured.
+          three: of a ranker that also tells what is broader.
         """
 
         numbers = self.split.numbers()
@@ -346,13 +462,14 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             kind=self.kind,
             path=self.path,
             content_hash=self.data.manifest.content_hash,
-            scores=self.scores_of(candidates, counts),
+            scores=self.scores_of(candidates, counts) | (three.scores if three else {}),
             intervals=_intervals_of_shares(self.shares_of(candidates, counts)),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
                 "multi": int((numbers > 1).sum()),
                 "unreachable": sum(-1 in one for one in self.split.gold_sets()),
+                **(three.counts if three else {}),
             },
             scoring={
                 "split": self.chosen,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # they bring jax, which --help does not wait for
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
+BROADER = "broader"  # likewise: the answers of a ranker that are broader concepts
 _DIGITS = 4  # of a cut-off
 # A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
@@ -380,14 +381,46 @@ def _of_language(normalizer: Normalizer, mentions: Sequence[str], gold: Sequence
     if candidates.kind == "both":
         weight = _best_weight(candidates, *_with_errors(normalizer, mentions, gold))
     similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
-    found = np.isfinite(similarities)
+    return *_table_and_rule(similarities, margins, right, weight), float(right.mean())
+
+
+def _table_and_rule(
+    similarities: np.ndarray, margins: np.ndarray, right: np.ndarray, weight: float
+) -> tuple[CutoffTable, MeasuredRule]:
+    """How likely answers are right by their similarity and margin, [n] each, and cut-offs of it."""
     from coder_jax.mapping.normalizer import Confidence
 
+    found = np.isfinite(similarities)
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
-    likely = np.full(len(mentions), -np.inf)
+    likely = np.full(len(similarities), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
-    table = _precision_and_coverage(likely, right)
-    return table, MeasuredRule(weight, *confidence), float(right.mean())
+    return _precision_and_coverage(likely, right), MeasuredRule(weight, *confidence)
+
+
+def cutoffs_of_ranker(
+    answers: Mapping[str, tuple[np.ndarray, ...]],
+    measured_on: Mapping[str, Any],
+) -> Cutoffs:
+    """The cut-offs of a ranker's answers, which are of probabilities in place of similarities.
+
+    Args:
+      answers: ALL, that a candidate is the concept, and perhaps BROADER: (probabilities, margins,
+        whether they are right) of n cases.
+      measured_on: see `Cutoffs`.
+
+    Raises:
+      BadInput: too few cases.
+    """
+    found = {}
+    for name, (probabilities, margins, right) in answers.items():
+        if len(right) < _LEAST_MENTIONS:
+            raise BadInput(
+                f"found {len(right)} mentions of one concept; expected {_LEAST_MENTIONS} or more "
+                "to measure cut-offs on: give more mentions"
+            )
+        found[name] = _table_and_rule(probabilities, margins, right, 0.0)
+    tables = {name: table for name, (table, _) in found.items()}
+    return Cutoffs(tables, dict(measured_on), {name: rule for name, (_, rule) in found.items()})
 
 
 def _with_errors(

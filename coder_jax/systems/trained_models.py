@@ -23,7 +23,8 @@ from coder_jax.encoding.vector_files import (
 from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.evaluation.several_concepts import MultipleNames
+from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
+from coder_jax.mapping.confidence import ALL, BROADER, cutoffs_of_ranker
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
@@ -70,6 +71,7 @@ from coder_jax.training.run_folder import (
     typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
+from data_pipeline.batches.mentions import concept_texts
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
@@ -357,6 +359,7 @@ def _load_stages(
     name_concepts: np.ndarray,
     by: Choice | None = None,
     *,
+    concepts: Sequence[str] = (),
     cache: bool = False,
 ) -> RecallAndRank:
     """Recall and rank over a dictionary.
@@ -366,10 +369,13 @@ def _load_stages(
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
+        concepts: what is said of each concept, for rankers that read it.
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(generator, loaded, names, name_concepts, by, cache=cache)
+    return RecallAndRank(
+        generator, loaded, names, name_concepts, by, concepts=concepts, cache=cache
+    )
 
 
 def staged_normalizer(
@@ -449,6 +455,7 @@ def records_of_stages(
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
     *,
+    cutoffs: Path | None = None,
     cache: bool = False,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
@@ -459,29 +466,60 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
+        cutoffs: a file to write, with what the rankers' probabilities are worth, in the first way.
         cache: as for `_load_stages`.
+
+    Raises:
+        BadInput: cut-offs without a ranker, or of too few mentions.
     """
+    if cutoffs and not rankers:
+        raise BadInput(
+            "--cutoffs: found a folder of mentions and no --ranker; expected a ranker, whose "
+            "probabilities are measured, or other mentions: a table of mention and concept"
+        )
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
+    cases: list[ThreeAnswers] = []
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
         names, concepts = one.dictionary.terms, one.data.name_concepts
+        data = one.data
+        texts = concept_texts(names, data.name_start(), data.parent_start, data.parents)
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
+        stages.concepts = texts
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
-        lists, probabilities = stages.scored(one.mentions, progress=True)
+        contexts = list(one.split.contexts)
+        lists, probabilities = stages.scored(one.mentions, contexts=contexts, progress=True)
         speed = _mentions_per_s(stages, one.mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
-            records.append(
-                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused, speed)
-            )
+            three = None
+            if found.rank is not None:
+                broader = np.zeros_like(found.rank) if found.broader is None else found.broader
+                shares, gold = (found.rank, broader), one.split.gold_sets()
+                three = ThreeAnswers.of(found.concepts, *shares, gold, data.broader)
+                cases += [three] if by == choices[0] else []
+            three = None if found.broader is None else three
+            how = answers, by.fused, speed, three
+            records.append(one.score_answers(found.concepts, found.counts, protocol, *how))
+    if cutoffs:
+        columns = {ALL: ("exact", "exact_margin", "is_exact")}
+        if three:
+            columns[BROADER] = ("broader", "broader_margin", "is_broader")
+        measured = {
+            name: tuple(np.concatenate([getattr(one, part) for one in cases]) for part in parts)
+            for name, parts in columns.items()
+        }
+        about = {"model": " + ".join(models), "ranker": " + ".join(rankers)}
+        cutoffs_of_ranker(measured, about).write(cutoffs)
+        tell(f"cut-offs: {cutoffs}")
     return records
 
 

@@ -50,7 +50,7 @@ class _Adjacent:
         return np.where(counts > 0, self.others[nth].astype(np.int64), -1)
 
 
-def _parents(dataset: TripletDataset, flag: str) -> _Adjacent:
+def parents_of(dataset: TripletDataset, flag: str) -> _Adjacent:
     """The parents of each concept.
 
     Raises:
@@ -79,7 +79,7 @@ class Ancestors:
     """
 
     def __init__(self, dataset: TripletDataset):
-        self.parents = _parents(dataset, "--ancestors")
+        self.parents = parents_of(dataset, "--ancestors")
 
     def __call__(self, random: np.ndarray, concepts: np.ndarray) -> np.ndarray:
         """int64 [n]: an ancestor of each concept; the concept itself where it has none.
@@ -122,7 +122,7 @@ class Kin:
         self.parents: _Adjacent | None = None
         if spec.mask_related == "hierarchy" or spec.ancestors:
             flag = "--ancestors" if spec.ancestors else "--mask-related hierarchy"
-            self.parents = _parents(dataset, flag)
+            self.parents = parents_of(dataset, flag)
 
     def __call__(self, concepts: np.ndarray) -> np.ndarray:
         """int32 [G, N * N]: how the concepts of each two terms are related; 0 if they are not.

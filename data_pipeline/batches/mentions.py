@@ -187,7 +187,8 @@ def _mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
     start, (tokens, kinds) = joined(table.start, rows, table.tokens, table.kinds)
     gold_start, (gold,) = joined(split.gold_start, rows, split.gold)
     strings = StoredStrings.of(table.strings[row] for row in rows.tolist())
-    return MentionSplit(TokenTable(strings, tokens, start, kinds), gold_start, gold)
+    contexts = [split.contexts[row] for row in rows.tolist()] if split.contexts else ()
+    return MentionSplit(TokenTable(strings, tokens, start, kinds), gold_start, gold, contexts)
 
 
 def _number(mention: str, seed: int) -> int:
@@ -793,6 +794,65 @@ def inputs_of(table: TokenTable) -> Inputs:
     return np.asarray(table.tokens), np.asarray(table.start), np.asarray(table.kinds)
 
 
+# What else a ranker may read: the text around the mention, and of the candidate its other names and
+# the concepts that are broader. It stands behind the string that it belongs to:
+#     [CLS] probes mention [SEP] context [SEP] candidate [SEP] is a ...; also ... [SEP]
+
+More = Literal["context", "concept"]
+LONGEST_MORE = 40  # tokens, [CLS] and [SEP] included
+_PARENTS_READ, _NAMES_READ = 2, 4
+
+
+def followed(strings: Inputs, more: Inputs, of: np.ndarray) -> Inputs:
+    """Each string with another one behind it, as a ranker reads both.
+
+    Args:
+        strings: n of them.
+        more: any number.
+        of: int [n], which of these belongs to each.
+    """
+    (tokens, start, kinds), (more_tokens, more_start, more_kinds) = strings, more
+    parts = []
+    for row, other in enumerate(of.tolist()):
+        # Without its [CLS]; an empty string has no more than [SEP], and adds nothing.
+        first, last = more_start[other] + 1, more_start[other + 1]
+        parts.append((slice(start[row], start[row + 1]), slice(first, last * (last - first > 1))))
+    both = [(tokens[own], more_tokens[added]) for own, added in parts]
+    of_kinds = [(kinds[own], more_kinds[added]) for own, added in parts]
+    ends = np.cumsum([0, *(len(own) + len(added) for own, added in both)], dtype=np.int64)
+    none = np.zeros(0, np.int32)
+    return (
+        np.concatenate([none, *(part for pair in both for part in pair)]).astype(np.int32),
+        ends,
+        np.concatenate([none, *(part for pair in of_kinds for part in pair)]).astype(np.uint8),
+    )
+
+
+def concept_texts(
+    names: Sequence[str], name_start: np.ndarray, parent_start: np.ndarray, parents: np.ndarray
+) -> list[str]:
+    """What a ranker reads of each concept: "is a respiratory disease; also asthma; bronchial
+    asthma".
+
+    Args:
+        names: of the dictionary, those of a concept one after the other.
+        name_start: int [C + 1].
+        parent_start, parents: of `MentionDataset`.
+
+    Returns:
+        [C]; "" of a concept with one name and none that is broader.
+    """
+    texts = []
+    bounds = zip(name_start[:-1], name_start[1:], parent_start[:-1], parent_start[1:], strict=True)
+    for first, last, begin, end in bounds:
+        wider = [names[name_start[one]] for one in parents[begin:end][:_PARENTS_READ]]
+        own = [names[row] for row in range(first, min(last, first + _NAMES_READ))]
+        said = [f"is a {', '.join(wider)}"] if wider else []
+        said += [f"also {'; '.join(own)}"] if len(own) > 1 else []
+        texts.append("; ".join(said))
+    return texts
+
+
 def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
     """int32 [K]: the tokens used as probes: [unused1], [unused2], ... of BERT's vocabulary.
 
@@ -842,6 +902,13 @@ class RankSpec:
     Each (mention, candidate) comes once an epoch.
     """
 
+    reads: tuple[More, ...] = ()
+    """What a pair has beside mention and candidate: context, the sentence of the mention; concept,
+    the candidate's other names and the concepts that are broader."""
+    broader: bool = False
+    """Learn three answers: the concept itself, a broader one, or neither. Each mention then also
+    comes with the names of what is a step broader than its concept, and with as many of its
+    siblings. Needs data that was built with --hierarchy."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
     pair_length: int = 128
@@ -870,6 +937,10 @@ class RankSpec:
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         values = {"draw": "each candidate of each mention once an epoch"}
+        if self.reads:
+            values["reads"] = f"mention, candidate, {', '.join(self.reads)}"
+        if self.broader:
+            values["answers"] = "the same, broader or neither"
         return {**values, "without the fold": self.fold} if self.fold else values
 
     def validate(self) -> None:
@@ -892,7 +963,8 @@ class RankBatches(_MentionBatches):
 
     A batch has packed rows (`PackedGroups`; and `kinds`, `types` of each token, see
     `mentions.py`), a segment for each pair; and int32, [P, B, groups, N] each: `labels`, 1 where
-    the candidate is a concept of the mention, and `concepts`, the candidate's.
+    the candidate is a concept of the mention, 2 (`broader`) where it is broader than one, and
+    `concepts`, the candidate's.
 
     Args:
         folder: of mentions and candidates (`python -m coder_jax candidates`).
@@ -919,19 +991,70 @@ class RankBatches(_MentionBatches):
             chosen, kept = (self.lists["train"].of(rows) for rows in (left_out, ~left_out))
             self.lists = {"dev": chosen, **self.lists, "train": kept}
             self.dataset = _without(self.dataset, left_out)
+        self._check_asked()
         train = self.dataset.splits["train"]
         rows = candidate_rows(self.lists["train"])
+        if self.spec.broader:
+            rows = np.concatenate([rows, self._rows_of_hierarchy()])
         labels = self.labels_of(rows)
         self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
-        tokenizer = load_tokenizer(self.folder / "tokenizer")
-        self.probes = probe_tokens(tokenizer, len(self.manifest.keyword_kinds))
-        self.pairs = self.pairs_of(train.mentions, self.rows)
+        self.tokenizer = load_tokenizer(self.folder / "tokenizer")
+        self.probes = probe_tokens(self.tokenizer, len(self.manifest.keyword_kinds))
+        self.pairs = self.pairs_of(train, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
 
+    def _check_asked(self) -> None:
+        """BadInput where the data lacks what is to be read or learnt."""
+        data, reads = self.dataset, self.spec.reads
+        several = len(data.names) > len(data.concepts)
+        for wanted, found, remedy in (
+            (
+                "context" in reads and "--reads context",
+                any(data.splits["train"].contexts),
+                "contexts: give PubTator, or a table whose header names mention, cui, context",
+            ),
+            (
+                "concept" in reads and "--reads concept",
+                several or len(data.parents),
+                "second names and no broader concepts: there is nothing more to read of a concept",
+            ),
+            (
+                self.spec.broader and "--broader",
+                len(data.parents),
+                "broader concepts: build it with --hierarchy",
+            ),
+        ):
+            if wanted and not found:
+                raise BadInput(f"{wanted}: found that {self.folder} has no {remedy}")
+
+    def _rows_of_hierarchy(self) -> np.ndarray:
+        """int64 [n, 2]: each training mention with a name of each concept that is a step broader
+        than its own, and with a name of another concept below that.
+        """
+        data, random = self.dataset, np.random.default_rng(self.spec.seed)
+        start, parents, names = data.parent_start, data.parents, data.name_start()
+        below = np.repeat(np.arange(len(data.concepts)), np.diff(start))
+        order = np.argsort(parents, kind="stable")
+        below, child_start = (
+            below[order],
+            np.searchsorted(parents[order], np.arange(len(data.concepts) + 1)),
+        )
+
+        def any_name(concept: int) -> int:
+            return int(random.integers(names[concept], names[concept + 1]))
+
+        rows = []
+        for mention, concept in zip(*data.splits["train"].pairs(), strict=True):
+            for parent in parents[start[concept] : start[concept + 1]].tolist():
+                children = below[child_start[parent] : child_start[parent + 1]]
+                sibling = int(children[random.integers(len(children))])
+                rows += [[mention, any_name(parent)], [mention, any_name(sibling)]]
+        return np.array(rows, np.int64).reshape(-1, 2)
+
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
-        """int32 [n]: 1 for a gold concept of the mention, 0 for another one, -1 for pairs to
-        ignore.
+        """int32 [n]: 1 for a gold concept of the mention, 2 for one that is broader (if that is
+        learnt), 0 for another one, -1 for pairs to ignore.
 
         Nothing is learnt of a mention with gold that the dictionary lacks, as one of its candidates
         may be right; nor of a name of another concept that has the tokens of a gold name.
@@ -941,17 +1064,22 @@ class RankBatches(_MentionBatches):
         """
         gold_names = _GoldNames(self.dataset)
         gold, concepts = gold_names.gold, self.dataset.name_concepts
+        wider: dict[int, set[int]] = {}
         keys: dict[int, set[bytes]] = {}
         labels = np.zeros(len(rows), np.int32)
         for number, (mention, name) in enumerate(rows.tolist()):
             if mention not in keys:
                 keys[mention] = gold_names.keys(mention)
+                known = gold[mention] - {UNREACHABLE}
+                wider[mention] = self.dataset.broader(known) if self.spec.broader else set()
             if UNREACHABLE in gold[mention]:
                 labels[number] = -1
             elif int(concepts[name]) in gold[mention]:
                 labels[number] = 1
             elif gold_names.key(name) in keys[mention]:
                 labels[number] = -1
+            elif int(concepts[name]) in wider[mention]:
+                labels[number] = 2
         return labels
 
     @property
@@ -963,20 +1091,40 @@ class RankBatches(_MentionBatches):
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
         return np.diff(self.pairs.start)[self.drawn(step, groups)]
 
-    def pairs_of(self, mentions: TokenTable, rows: np.ndarray) -> Pairs:
+    def pairs_of(self, split: MentionSplit, rows: np.ndarray) -> Pairs:
         """Pairs of some mentions and names of the dictionary, as they appear in batches.
 
         Args:
-            mentions: of any split.
+            split: of any mentions.
             rows: int [n, 2], the mention and the name of each pair.
         """
-        return pairs_of(
-            inputs_of(mentions),
-            inputs_of(self.dataset.names),
-            rows,
-            self.probes,
-            self.spec.pair_length,
+        mentions = inputs_of(split.mentions)
+        if "context" in self.spec.reads:
+            contexts = split.contexts or [""] * len(split.mentions)
+            mentions = followed(mentions, self._more(contexts), np.arange(len(contexts)))
+        return pairs_of(mentions, self._names, rows, self.probes, self.spec.pair_length)
+
+    @cached_property
+    def _names(self) -> Inputs:
+        """The names of the dictionary, as they stand in pairs."""
+        data, names = self.dataset, inputs_of(self.dataset.names)
+        if "concept" not in self.spec.reads:
+            return names
+        texts = concept_texts(
+            data.names.strings, data.name_start(), data.parent_start, data.parents
         )
+        return followed(names, self._more(texts), data.name_concepts)
+
+    def _more(self, texts: Sequence[str]) -> Inputs:
+        """Texts that stand behind the strings of a pair."""
+        table, _ = token_table(
+            self.tokenizer,
+            texts,
+            cleaning=self.manifest.cleaning,
+            max_length=LONGEST_MORE,
+            keywords=KeywordVocabulary(self.dataset.words),
+        )
+        return inputs_of(table)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step."""

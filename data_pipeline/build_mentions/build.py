@@ -15,6 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
+from data_pipeline.batches.kinship import parents_of
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
     MANIFEST,
@@ -29,7 +30,7 @@ from data_pipeline.dataset.mentions import (
     token_table,
     write_mentions,
 )
-from data_pipeline.dataset.store import TokenizerOfData
+from data_pipeline.dataset.store import TokenizerOfData, open_dataset
 from data_pipeline.dataset.tokenizer import (
     load_tokenizer,
     tokenizer_hash,
@@ -85,6 +86,16 @@ class MentionOptions:
             "(default: none)",
             "FILE",
             heading="strings",
+        ),
+    ] = None
+    hierarchy: Annotated[
+        Path | None,
+        Flag(
+            "dataset folder whose relations PAR and CHD say which concepts of the dictionary are "
+            "broader than others; a ranker may read that and learn it (--reads, --broader). A "
+            "concept is found by its identifier or one of its codes (default: none)",
+            "DATASET",
+            heading="mentions",
         ),
     ] = None
     gold_as: Annotated[
@@ -148,6 +159,7 @@ class MentionOptions:
             raise BadInput("--hold-out and --dev: found both; expected one of them")
         files = {split: getattr(self, split) for split in ("train", "dev", "test")}
         files |= {"dictionary": (self.dictionary,), "keywords": (self.keywords,)}
+        files |= {"hierarchy": (self.hierarchy,)}
         for option, paths in files.items():
             for path in paths:
                 if path is not None and not path.exists():
@@ -291,17 +303,24 @@ def _dataset(
 
     names = table(dictionary.names, "names")
     splits = {
-        split: MentionSplit(table(found.mentions, split), found.gold_start, found.gold)
+        split: MentionSplit(
+            table(found.mentions, split), found.gold_start, found.gold, found.contexts
+        )
         for split, found in sets.items()
     }
+    parents = _parents(options, dictionary)
     counts = {
         "concepts": len(dictionary.concepts),
         "names": len(dictionary.names),
         "codes": len({code for some in dictionary.codes for code in some}),
         "concepts of several codes": sum(len(some) > 1 for some in dictionary.codes),
     }
+    if options.hierarchy:
+        counts["concepts with a broader one"] = sum(map(bool, parents))
     for split, found in sets.items():
         counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
+        if any(found.contexts):
+            counts[f"{split}: mentions with a context"] = sum(map(bool, found.contexts))
     tables = {"names": names} | {split: found.mentions for split, found in splits.items()}
     unknown = tokenizer.token_to_id("[UNK]")
     for what, one in tables.items():
@@ -321,11 +340,46 @@ def _dataset(
         codes=[code for some in dictionary.codes for code in some],
         branch_start=starts(map(len, dictionary.branches)),
         branches=np.array(branches, np.int32),
+        parent_start=starts(map(len, parents)),
+        parents=np.array([one for some in parents for one in some], np.int32),
         names=names,
         name_concepts=dictionary.name_concepts,
         splits=splits,
         words=keywords.words,
     )
+
+
+def _parents(options: MentionOptions, dictionary: ConceptNames) -> list[list[int]]:
+    """For each concept those a step broader; steps over concepts that the dictionary lacks count
+    as one.
+    """
+    found: list[dict[int, None]] = [{} for _ in dictionary.concepts]
+    if options.hierarchy is None:
+        return [[] for _ in found]
+    data = open_dataset(options.hierarchy, source=True)
+    assert data.cuis is not None and data.source is not None, "they were asked for"
+    above, source, number = parents_of(data, "--hierarchy"), data.source, dictionary.number
+    placed = [
+        {number[one] for one in (cui, *source.codes[first:last]) if one in number}
+        for cui, first, last in zip(
+            data.cuis, source.code_start[:-1], source.code_start[1:], strict=True
+        )
+    ]
+    for concept, places in enumerate(placed):
+        steps, seen = [concept] if places else [], {concept}
+        while steps:
+            next_steps = dict.fromkeys(above.of(np.array(steps))[1].tolist())
+            steps = [one for one in next_steps if one not in seen and not placed[one]]
+            seen.update(steps)
+            wider = {place for one in next_steps for place in placed[one]} - places
+            for place in places:
+                found[place] |= dict.fromkeys(sorted(wider))
+    if not any(found):
+        raise BadInput(
+            f"--hierarchy {options.hierarchy}: found none of its concepts with a broader one in "
+            f"{options.dictionary}; expected concepts of the same identifiers or codes"
+        )
+    return [list(some) for some in found]
 
 
 def _token_counts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,16 @@ from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
-from data_pipeline.batches.mentions import Pairs, inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.mentions import (
+    LONGEST_MORE,
+    Inputs,
+    More,
+    Pairs,
+    followed,
+    inputs_of,
+    pairs_of,
+    probe_tokens,
+)
 from data_pipeline.batches.packing import joined, pack_rows
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import CandidateLists, candidate_rows, token_table
@@ -118,11 +127,12 @@ def rank_logits(
     probes: int,
     mask: Mask,
 ) -> jax.Array:
-    """float32 [N]: the score of each pair of some packed rows, before the sigmoid.
+    """float32 [N, 1 + A]: the scores of the answers for each pair of some packed rows, before the
+    softmax.
 
     Args:
         bert: the encoder.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A].
         rows: tokens, positions, segments, kinds, types, [R, L] each.
         pairs: N.
         probes: K, the kinds of keywords.
@@ -130,13 +140,16 @@ def rank_logits(
     """
     led = Probes(kinds=rows["kinds"], types=rows["types"], number=probes, after=mask == "after")
     vector_ND = bert.pair_vectors(rows["tokens"], rows["positions"], rows["segments"], led, pairs)
-    return score_of(vector_ND, head)
+    return answer_logits(vector_ND, head)
 
 
-def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
-    """float32 [N]: a linear layer with one output."""
+def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
+    """float32 [N, 1 + A]: a linear layer, after the 0 of "neither".
+
+    With one output the softmax of both is the sigmoid of it.
+    """
     product = jnp.dot(vector_ND, head["kernel"], precision=jax.lax.Precision.HIGHEST)
-    return (product + head["bias"][None])[:, 0]
+    return jnp.pad(product + head["bias"][None], ((0, 0), (1, 0)))
 
 
 # Compiled once for each shape and each structure of an encoder.
@@ -152,7 +165,8 @@ def probabilities(
     mask: Mask,
     progress: bool = False,
 ) -> np.ndarray:
-    """float32 [n]: the probability of each pair, independent of the packing.
+    """float32 [n, A]: the probabilities of the answers for each pair, independent of the packing:
+    that it is a name of the concept, and perhaps of a broader one.
 
     Equal pairs, such as of a mention that texts repeat, are computed once.
 
@@ -165,7 +179,7 @@ def probabilities(
         Stopped: a signal asked for it.
     """
     first_of, place = _distinct_pairs(pairs)
-    found = np.empty(len(first_of), np.float32)
+    found = np.empty((len(first_of), np.shape(head["bias"])[0]), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
     # Pairs of similar length are packed together.
@@ -176,7 +190,7 @@ def probabilities(
         chosen = order[first : first + _PAIRS_AT_ONCE]
         rows = packed(pairs, first_of[chosen], row_length)
         logits = _compiled_logits(bert, dict(head), rows, _PAIRS_AT_ONCE, probes, mask)
-        found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
+        found[chosen] = jax.nn.softmax(logits[: len(chosen)])[:, 1:]
     return found[place]
 
 
@@ -224,6 +238,16 @@ class RankerSettings:
     max_length: int
     pair_length: int
     keyword_kinds: list[str]
+    reads: list[More] = dataclasses.field(default_factory=list)
+
+
+class Beside(NamedTuple):
+    """What a ranker may read beside mentions and names; empty where nothing is known."""
+
+    contexts: Sequence[str] = ()
+    """The text around each mention."""
+    concepts: Sequence[str] = ()
+    """What is said of the concept of each name (`concept_texts`)."""
 
 
 class TermRanker:
@@ -232,11 +256,12 @@ class TermRanker:
     Args:
         bert: the encoder of pairs.
         tokenizer: its own.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A]; A is 2 if it also knows broader concepts.
         keywords: that lead its attention; of as many kinds as it was trained with.
         mask: where their masks apply (`RankSystem.mask`).
         cleaning: rule set that strings go through first.
         max_length, pair_length: longest string and pair in tokens.
+        reads: what else it reads (`RankSpec.reads`).
     """
 
     def __init__(
@@ -250,11 +275,13 @@ class TermRanker:
         cleaning: str = "none",
         max_length: int = 64,
         pair_length: int = 128,
+        reads: Sequence[More] = (),
     ):
         self.bert, self.tokenizer, self.keywords = bert, tokenizer, keywords
         self.head = {name: np.asarray(array, np.float32) for name, array in head.items()}
         self.mask, self.cleaning = mask, cleaning
         self.max_length, self.pair_length = max_length, pair_length
+        self.reads = tuple(reads)
         self.probes = probe_tokens(tokenizer, len(keywords.kinds))
 
     @classmethod
@@ -276,42 +303,63 @@ class TermRanker:
             cleaning=settings.cleaning,
             max_length=settings.max_length,
             pair_length=settings.pair_length,
+            reads=settings.reads,
         )
 
-    def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
-        """float32 [k]: the probability that each candidate is a name of what a mention means."""
+    @property
+    def answers(self) -> int:
+        """A: 1, or 2 if it also tells what is broader."""
+        return len(self.head["bias"])
+
+    def score(
+        self,
+        mention: str,
+        candidates: Sequence[str],
+        context: str = "",
+        concepts: Sequence[str] = (),
+    ) -> np.ndarray:
+        """float32 [k]: the probability that each candidate is a name of what a mention means.
+
+        Args:
+            mention: a string.
+            candidates: k names.
+            context, concepts: the text around the mention, and what is said of the concept of each
+                candidate (`concept_texts`), as far as they are known and the ranker reads them.
+        """
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        return self.score_pairs([mention], list(candidates), rows)
+        more = Beside([context], concepts)
+        return self.score_pairs([mention], list(candidates), rows, more)[:, 0]
 
     def score_pairs(
         self,
         mentions: Sequence[str],
         names: Sequence[str],
         rows: np.ndarray,
+        more: Beside | None = None,
         *,
         progress: bool = False,
     ) -> np.ndarray:
-        """float32 [n]: the probability of each pair.
+        """float32 [n, A]: the probabilities of each pair: that it is the concept, and perhaps that
+        it is broader.
 
         Args:
             mentions, names: strings.
             rows: int [n, 2], the mention and the name of each pair.
+            more: what the ranker may read of them.
             progress: show a progress bar.
         """
         if not len(rows):
-            return np.zeros(0, np.float32)
-        tables = [
-            token_table(
-                self.tokenizer,
-                strings,
-                cleaning=self.cleaning,
-                max_length=self.max_length,
-                keywords=self.keywords,
-            )[0]
-            for strings in (mentions, names)
-        ]
-        of_mentions, of_names = map(inputs_of, tables)
-        pairs = pairs_of(of_mentions, of_names, rows, self.probes, self.pair_length)
+            return np.zeros((0, self.answers), np.float32)
+        beside = more or Beside()
+        contexts = beside.contexts if "context" in self.reads else ()
+        concepts = beside.concepts if "concept" in self.reads else ()
+        pairs = pairs_of(
+            self._inputs(mentions, contexts),
+            self._inputs(names, concepts),
+            rows,
+            self.probes,
+            self.pair_length,
+        )
         return probabilities(
             self.bert,
             self.head,
@@ -319,6 +367,27 @@ class TermRanker:
             probes=len(self.probes),
             mask=self.mask,
             progress=progress,
+        )
+
+    def _inputs(self, strings: Sequence[str], more: Sequence[str]) -> Inputs:
+        """Strings with what is read beside them."""
+
+        def table(texts: Sequence[str], longest: int) -> Inputs:
+            made, _ = token_table(
+                self.tokenizer,
+                texts,
+                cleaning=self.cleaning,
+                max_length=longest,
+                keywords=self.keywords,
+            )
+            return inputs_of(made)
+
+        own = table(strings, self.max_length)
+        if not any(more):
+            return own
+        distinct = {text: place for place, text in enumerate(dict.fromkeys(more))}
+        return followed(
+            own, table(list(distinct), LONGEST_MORE), np.array([distinct[text] for text in more])
         )
 
 
@@ -363,6 +432,9 @@ class Ranked:
     """float64, by the generator."""
     rank: np.ndarray | None
     """float32, the ranker's probability; None without a ranker."""
+    broader: np.ndarray | None
+    """float32, its probability that the concept is broader than what is meant; None if the ranker
+    does not know."""
     counts: np.ndarray
     """int64 [M]: so many of them are the answer."""
 
@@ -396,7 +468,7 @@ class Choice:
 def ranked(
     lists: CandidateLists,
     name_concepts: np.ndarray,
-    probability_MK: np.ndarray | None,
+    probability_MKA: np.ndarray | None,
     choice: Choice | None = None,
 ) -> Ranked:
     """Candidates ordered by the scores of generator and ranker, cut by the number of concepts.
@@ -406,14 +478,18 @@ def ranked(
     Args:
         lists: of the generator.
         name_concepts: int [N], the concept of each name.
-        probability_MK: of the ranker; None where there is none.
+        probability_MKA: of the ranker (`probabilities`); None where there is none.
         choice: how the two become one.
     """
     choice = choice or Choice()
     # theta is for scores with a ranker; distances alone leave all scores above it.
-    alone = probability_MK is None or choice.fusion == "recall"
+    alone = probability_MKA is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
-    scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
+    exact = broader = None
+    if probability_MKA is not None:
+        exact, *others = np.moveaxis(probability_MKA, -1, 0)
+        broader = others[0] if others else None
+    scores = fused_scores(lists.distances, exact, fusion=choice.fusion, form=choice.form)
     order = best_first(scores)
 
     def ordered(array: np.ndarray) -> np.ndarray:
@@ -425,7 +501,8 @@ def ranked(
         names=names,
         scores=scores,
         recall=ordered(_recall_scores(lists.distances, choice.form)),
-        rank=None if probability_MK is None else ordered(probability_MK),
+        rank=None if exact is None else ordered(exact),
+        broader=None if broader is None else ordered(broader),
         counts=_answer_counts(scores, lists.numbers, threshold),
     )
 
@@ -439,6 +516,7 @@ class RecallAndRank:
         names: N names of the dictionary.
         name_concepts: int [N], the concept of each.
         choice: how scores become answers.
+        concepts: what rankers may read of each concept (`concept_texts`); () if nothing is known.
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
 
@@ -450,11 +528,12 @@ class RecallAndRank:
         name_concepts: np.ndarray,
         choice: Choice | None = None,
         *,
+        concepts: Sequence[str] = (),
         cache: bool = False,
     ):
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
-        self.choice, self.cache = choice or Choice(), cache
+        self.choice, self.concepts, self.cache = choice or Choice(), concepts, cache
         self.vectors: list[np.ndarray] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
@@ -483,17 +562,25 @@ class RecallAndRank:
         return ranked(lists, self.name_concepts, found, self.choice)
 
     def scored(
-        self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
+        self,
+        mentions: Sequence[str],
+        k: int = CANDIDATES,
+        *,
+        contexts: Sequence[str] = (),
+        progress: bool = False,
     ) -> tuple[CandidateLists, np.ndarray | None]:
         """The arguments of `ranked`: candidates of mentions, and the rankers' probabilities.
 
         Args:
             mentions, k, progress: as for `answer`.
+            contexts: the text around each mention; () if none is known.
         """
         vectors = self.encode_names(progress=progress)
         lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
+        texts = [self.concepts[concept] for concept in self.name_concepts] if self.concepts else ()
+        more = Beside(contexts, texts)
         return lists, mean_probabilities(
-            self.rankers, self.names, mentions, lists, progress=progress
+            self.rankers, self.names, mentions, lists, more, progress=progress
         )
 
 
@@ -502,25 +589,38 @@ def mean_probabilities(
     names: Sequence[str],
     mentions: Sequence[str],
     lists: CandidateLists,
+    more: Beside | None = None,
     *,
     progress: bool = False,
 ) -> np.ndarray | None:
-    """float32 [M, k]: the rankers' mean probability of each candidate; None without a ranker.
+    """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
 
     Args:
         rankers: any number.
         names: of the dictionary, [N].
         mentions: M strings.
         lists: their candidates.
+        more: what the rankers may read of mentions and names.
         progress: show progress bars.
+
+    Raises:
+        BadInput: some of the rankers know what is broader, and others do not.
     """
     if not rankers:
         return None
+    if len({one.answers for one in rankers}) > 1:
+        raise BadInput(
+            "found rankers that tell broader concepts, and others that do not; expected one kind: "
+            "their probabilities are averaged"
+        )
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    found = [ranker.score_pairs(mentions, strings, rows, progress=progress) for ranker in rankers]
-    return np.stack(found).mean(axis=0).reshape(lists.names.shape)
+    beside = more or Beside()
+    texts = [beside.concepts[name] for name in shown.tolist()] if beside.concepts else ()
+    beside = beside._replace(concepts=texts)
+    found = [one.score_pairs(mentions, strings, rows, beside, progress=progress) for one in rankers]
+    return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from tiny_mentions import (
     MENTIONS,
     WORDS,
     mentions_of_codes,
+    mentions_that_say_more,
     tiny_mentions,
 )
 
@@ -56,6 +57,98 @@ def data(tmp_path_factory):
         )
         lists.write(made.folder, split)
     return made
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    """Mentions with contexts and a hierarchy, with all concepts as candidates."""
+    made = mentions_that_say_more(tmp_path_factory.mktemp("more"))
+    first = made.name_start()[:-1].astype(np.int32)
+    for split, mentions in made.splits.items():
+        found = np.repeat(first[None], len(mentions.mentions), axis=0)
+        zeros = np.zeros(found.shape, np.float32)
+        CandidateLists(names=found, distances=zeros, numbers=zeros[:, :1] + 1).write(
+            made.folder, split
+        )
+    return made
+
+
+def pairs_in_words(source):
+    """(mention and what is beside it, name and what is beside it, label) of each pair."""
+    tokenizer = load_tokenizer(source.folder / "tokenizer")
+    said = []
+    for begin, end, label in zip(
+        source.pairs.start[:-1], source.pairs.start[1:], source.labels.tolist(), strict=True
+    ):
+        tokens, types = source.pairs.tokens[begin:end], source.pairs.types[begin:end]
+        parts = [
+            tokenizer.decode(tokens[types == one].tolist(), skip_special_tokens=False)
+            for one in (0, 1)
+        ]
+        said.append((*parts, label))
+    return said
+
+
+def test_a_ranker_reads_what_it_is_asked_to(more):
+    spec = dataclasses.replace(RANK, pairs=2, pair_length=48)
+    plain = pairs_in_words(RankBatches(more.folder, spec))
+    assert plain[0] == (
+        "[CLS] [unused1] [unused2] coronary attack [SEP]",
+        "heart attack [SEP]",
+        1,
+    )
+    both = dataclasses.replace(spec, reads=("context", "concept"))
+    said = pairs_in_words(RankBatches(more.folder, both))
+    assert [label for *_, label in said] == [label for *_, label in plain]
+    assert said[0][0] == plain[0][0] + " an acute coronary attack [SEP]"
+    assert said[0][1].startswith(
+        "heart attack [SEP] is a renal disease, acute attack [UNK] also heart attack"
+    )
+    # Without a context, without other names and broader concepts nothing is added.
+    limb, renal = plain[10], next(one for one in said if one[1].startswith("renal disease"))
+    assert limb[0].endswith("pain of limb [SEP]") and said[10][0] == limb[0]
+    assert renal[1] == "renal disease [SEP]"
+    # Keywords of what stands beside are marked, too.
+    source = RankBatches(more.folder, both)
+    attack = source.tokenizer.token_to_id("attack")
+    within = slice(*source.pairs.start[:2])
+    kinds = source.pairs.kinds[within][source.pairs.tokens[within] == attack]
+    assert len(kinds) >= 4 and (kinds & 4).all()
+
+
+def test_what_is_broader_is_learnt_from_the_hierarchy(more):
+    spec = dataclasses.replace(RANK, pairs=2)
+    source = RankBatches(more.folder, dataclasses.replace(spec, broader=True))
+    data = more
+    gold, drawn = data.splits["train"].gold_sets(), []
+    for (mention, name), label in zip(source.rows.tolist(), source.labels, strict=True):
+        concept = int(data.name_concepts[name])
+        wider = set().union(*(data.broader([one]) for one in gold[mention])) - gold[mention]
+        assert label == (1 if concept in gold[mention] else 2 if concept in wider else 0)
+        drawn.append((mention, data.concepts[concept], int(label)))
+    listed = drawn[: 4 * len(data.concepts)]
+    plain = RankBatches(more.folder, spec)
+    assert len(plain.rows) == len(listed) and set(plain.labels.tolist()) == {0, 1}
+    # Of the first mention, of H1: both that are broader, and a concept below each.
+    added = [one for one in drawn[len(listed) :] if one[0] == 0]
+    assert sorted(one[1] for one in added[::2]) == ["A1", "K2"]
+    assert all(label == 2 for _, _, label in added[::2]) and len(added) == 4
+    below = {"A1": {"H1"}, "K2": {"K1", "H1", "L1", "A1"}}
+    for parent, child in zip(added[::2], added[1::2], strict=True):
+        assert child[1] in below[parent[1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reads": ("context",)}, "--reads context: found that .* has no contexts: give PubTator"),
+        ({"reads": ("concept",)}, "--reads concept: found that .* has no second names"),
+        ({"broader": True}, "--broader: found that .* has no broader concepts: build it with"),
+    ],
+)
+def test_what_the_data_lacks_cannot_be_read_or_learnt(data, change, said):
+    with pytest.raises(BadInput, match=said):
+        RankBatches(data.folder, dataclasses.replace(RANK, **change))
 
 
 def terms_of(batch):
