@@ -55,6 +55,12 @@ of the dictionary is one concept. Similarity is the score by which candidates ar
 distances alone always about .9; with a ranker its probability is half of it. The dictionary may be
 code<TAB>name, as code.txt of CHIP-2019 is.
 
+A ranker that was trained with --broader answers with the first candidate if it is more probably the
+concept than not ("near"); else with the candidate that is most probably broader than what is meant
+("broader"), and else not at all. --cutoffs says what its probabilities are worth, from `evaluate
+--ranker ... --cutoffs FILE`, and --precision 0.9 then leaves out what is less sure. A ranker that
+reads concepts (--reads concept) learns what is broader from a --dictionary that is a dataset.
+
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
@@ -116,6 +122,7 @@ from coder_jax.mapping.coded_list import (
 from coder_jax.mapping.context import ContextNormalizer
 from data_pipeline import process
 from data_pipeline.files.buckets import check_not_input, check_output
+from data_pipeline.files.identity import DATASET, is_of_kind
 from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
@@ -140,6 +147,7 @@ if TYPE_CHECKING:
     from coder_jax.mapping.coded_list import Answer, Decision
     from coder_jax.mapping.normalizer import SameStringNormalizer
     from coder_jax.systems.mlnorm.classifier import ClassNormalizer, ConceptClassifier
+    from coder_jax.systems.recall_rank.ranking import RankerRules
     from data_pipeline.dataset.dictionary import Dictionary
     from data_pipeline.files.tables import Table
 
@@ -395,7 +403,8 @@ def _check_kind(options: NormalizeOptions) -> None:
 
 def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
-    of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
+    of_terms = ["candidates", "dictionary_vectors"]
+    of_terms += [] if options.ranker else ["precision", "cutoffs"]  # also measured of a ranker
     given = [name for name in of_terms if getattr(options, name) is not None]
     given += ["learn"] if options.learn else []
     if given:
@@ -526,10 +535,59 @@ def _normalizer_of(
             dictionary,
             options.ranking(options.fusion),
             threshold=least,
+            rules=_rules_of_ranker(options),
+            hierarchy=_hierarchy(options.dictionary),
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )
     return make_normalizer(options, dictionary, abbreviations, names)
+
+
+def _hierarchy(dictionary: str | None) -> Path | None:
+    """The dictionary as a folder, if it is a dataset, which has relations."""
+    is_dataset = bool(dictionary) and is_of_kind(Path(str(dictionary)) / DATASET.file, DATASET)
+    return Path(str(dictionary)) if is_dataset else None
+
+
+def _rules_of_ranker(options: NormalizeOptions) -> RankerRules | None:
+    """What a ranker must be sure of, as --cutoffs measured it; None without --cutoffs.
+
+    Raises:
+      BadInput: a precision without cut-offs, cut-offs of something else, or a precision that no
+        answer reached.
+    """
+    from coder_jax.mapping.confidence import ALL, BROADER, Cutoffs, cutoff_for
+    from coder_jax.mapping.normalizer import Rule
+    from coder_jax.systems.recall_rank.ranking import RankerRules
+
+    if options.cutoffs is None:
+        if options.precision is not None:
+            raise BadInput(
+                "--precision: found no --cutoffs; expected what was measured of this ranker: "
+                "python -m coder_jax evaluate --model ... --ranker ... --benchmark NAME=MENTIONS "
+                "--cutoffs FILE --json OUT"
+            )
+        return None
+    measured = Cutoffs.read(options.cutoffs)
+    if not measured.rules or measured.candidates is not None:
+        raise BadInput(
+            f"--cutoffs {options.cutoffs}: found what was measured without a ranker; expected the "
+            "file of `evaluate --ranker ... --cutoffs FILE` on a folder of mentions"
+        )
+    rules = {}
+    for name in (ALL, BROADER):
+        if name not in measured.rules:
+            rules[name] = Rule(least_similarity=2.0)  # never
+        elif options.precision is None:
+            rules[name] = Rule(-1.0, measured.rules[name].confidence, 0.5)
+        else:
+            least = cutoff_for(measured.tables[name], options.precision)
+            what = "the same concept" if name == ALL else "a broader one"
+            tell(f"{what}: {f'from confidence {least:.3f} on' if least else 'never sure enough'}")
+            rules[name] = Rule(
+                -1.0, measured.rules[name].confidence, 2.0 if least is None else least
+            )
+    return RankerRules(rules[ALL], rules[BROADER])
 
 
 def _check_of_stages(options: NormalizeOptions) -> None:

@@ -25,6 +25,7 @@ from coder_jax.evaluation.results import (
     published_rows,
 )
 from coder_jax.evaluation.vectors import Vectors, terms_only
+from coder_jax.mapping.confidence import lead_of
 from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
@@ -228,8 +229,7 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 # and as if the dictionary lacked that concept. So any mentions test what is broader and what is
 # neither, if it is known which concepts are broader than others.
 
-EXACT, BROADER, NEITHER = "exact", "broader", "neither"
-_KINDS = (EXACT, BROADER, NEITHER)
+_KINDS = ("exact", "broader", "neither")
 _LEAST = 0.5  # probability of an answer, where no cut-offs were measured
 _BINS = 10
 
@@ -319,11 +319,6 @@ class ThreeAnswers:
             "calibration error: exact": _calibration_error(self.exact, self.is_exact),
             "calibration error: broader": _calibration_error(self.broader, self.is_broader),
         }
-
-
-def lead_of(probabilities: np.ndarray, place: int) -> float:
-    """By how much one of several is more probable than all others."""
-    return float(probabilities[place] - np.delete(probabilities, place).max(initial=0.0))
 
 
 def _calibration_error(probability: np.ndarray, right: np.ndarray) -> float | None:

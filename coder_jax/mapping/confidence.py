@@ -397,6 +397,11 @@ def _table_and_rule(
     return _precision_and_coverage(likely, right), MeasuredRule(weight, *confidence)
 
 
+def lead_of(probabilities: np.ndarray, place: int) -> float:
+    """By how much one of several is more probable than all others."""
+    return float(probabilities[place] - np.delete(probabilities, place).max(initial=0.0))
+
+
 def cutoffs_of_ranker(
     answers: Mapping[str, tuple[np.ndarray, ...]],
     measured_on: Mapping[str, Any],

@@ -307,6 +307,10 @@ class Near(NamedTuple):
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer
+    # Where a ranker tells them: how likely the first is the concept, and by how much more than the
+    # others; the candidate that is most probably broader, its similarity that, with its lead.
+    exact: tuple[float, float] | None = None
+    broader: tuple[Candidate, float] | None = None
 
 
 class ExactNames:

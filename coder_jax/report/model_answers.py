@@ -15,12 +15,14 @@ from coder_jax.report.dictionary import Entries, shuffled
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from coder_jax.systems.recall_rank.ranking import (
+    ReadBeside,
     TermRanker,
     best_first,
     fused_scores,
     mean_probabilities,
     ranked,
 )
+from data_pipeline.batches.mentions import concept_texts
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import (
     UNREACHABLE,
@@ -151,7 +153,12 @@ def candidate_answers(
     else:
         names = generator.encode_names(data.names.strings, progress=True, cache=cache)
         lists = generator.lists(mentions, names, data.name_concepts, CANDIDATES)
-    probability = mean_probabilities(rankers, data.names.strings, mentions, lists)
+    texts = concept_texts(data.names.strings, data.name_start(), data.parent_start, data.parents)
+    more = ReadBeside(
+        [split.contexts[row] for row in rows.tolist()] if split.contexts else (),
+        [texts[concept] for concept in data.name_concepts],
+    )
+    probability = mean_probabilities(rankers, data.names.strings, mentions, lists, more)
     gold = [split.gold_sets()[row] for row in rows.tolist()]
     alone, both = (ranked(lists, data.name_concepts, one).answers() for one in (None, probability))
     right = tuple(

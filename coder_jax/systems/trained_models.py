@@ -42,6 +42,7 @@ from coder_jax.systems.recall_rank.candidates import (
 from coder_jax.systems.recall_rank.ranking import (
     RANKER,
     Choice,
+    RankerRules,
     RecallAndRank,
     StagedNormalizer,
     TermRanker,
@@ -71,8 +72,10 @@ from coder_jax.training.run_folder import (
     typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
+from data_pipeline.batches.kinship import broader_among
 from data_pipeline.batches.mentions import concept_texts
 from data_pipeline.dataset.dictionary import Dictionary
+from data_pipeline.dataset.mentions import starts
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
@@ -385,6 +388,8 @@ def staged_normalizer(
     by: Choice,
     *,
     threshold: float = 0.0,
+    rules: RankerRules | None = None,
+    hierarchy: Path | None = None,
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
@@ -395,7 +400,8 @@ def staged_normalizer(
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
-        threshold, abbreviations: of `StagedNormalizer`.
+        threshold, rules, abbreviations: of `StagedNormalizer`.
+        hierarchy: dataset folder that says which concepts are broader, for rankers that read it.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -409,9 +415,22 @@ def staged_normalizer(
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
     stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
+    if any("concept" in ranker.reads for ranker in stages.rankers):
+        number = {one: place for place, some in enumerate(concepts) for one in some}
+        above = (
+            broader_among(hierarchy, number, len(concepts)) if hierarchy else [()] * len(concepts)
+        )
+        name_start = np.searchsorted(of_name, np.arange(len(concepts) + 1))
+        parents = np.array([one for some in above for one in some], np.int32)
+        stages.concepts = concept_texts(names, name_start, starts(map(len, above)), parents)
     stages.encode_names(progress=True)
     return StagedNormalizer(
-        stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+        stages,
+        concepts,
+        dictionary,
+        threshold=threshold,
+        rules=rules,
+        abbreviations=abbreviations,
     )
 
 

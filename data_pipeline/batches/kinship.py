@@ -4,11 +4,14 @@ The hierarchy are the relations PAR (the tail is a parent of the head) and CHD (
 and all sources here have them, whatever else their label says.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 
 from data_pipeline.batches.order import below, mix
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.process import BadInput
 
 _PARENT, _GRANDPARENT, _OTHERWISE = 1, 2, 3
@@ -50,7 +53,7 @@ class _Adjacent:
         return np.where(counts > 0, self.others[nth].astype(np.int64), -1)
 
 
-def parents_of(dataset: TripletDataset, flag: str) -> _Adjacent:
+def _parents(dataset: TripletDataset, flag: str) -> _Adjacent:
     """The parents of each concept.
 
     Raises:
@@ -68,6 +71,41 @@ def parents_of(dataset: TripletDataset, flag: str) -> _Adjacent:
     return _Adjacent(children, parents, dataset.term_start.size - 1)
 
 
+def broader_among(hierarchy: Path, number: Mapping[str, int], concepts: int) -> list[list[int]]:
+    """For each concept of a dictionary those that are a step broader, by the relations of a
+    dataset.
+
+    A way up over concepts that the dictionary lacks counts as one step.
+
+    Args:
+        hierarchy: the dataset folder.
+        number: identifiers and codes of the dictionary -> concept.
+        concepts: how many it has.
+
+    Raises:
+        BadInput: no dataset, or one without a hierarchy.
+    """
+    data = open_dataset(hierarchy, source=True)
+    assert data.cuis is not None and data.source is not None, "they were asked for"
+    above, source = _parents(data, "--hierarchy"), data.source
+    bounds = zip(data.cuis, source.code_start[:-1], source.code_start[1:], strict=True)
+    placed = [
+        {number[one] for one in (cui, *source.codes[first:last]) if one in number}
+        for cui, first, last in bounds
+    ]
+    found: list[dict[int, None]] = [{} for _ in range(concepts)]
+    for concept, places in enumerate(placed):
+        steps, seen = [concept] if places else [], {concept}
+        while steps:
+            next_steps = dict.fromkeys(above.of(np.array(steps))[1].tolist())
+            steps = [one for one in next_steps if one not in seen and not placed[one]]
+            seen.update(steps)
+            wider = {place for one in next_steps for place in placed[one]} - places
+            for place in places:
+                found[place] |= dict.fromkeys(sorted(wider))
+    return [list(some) for some in found]
+
+
 class Ancestors:
     """The parents and grandparents of concepts.
 
@@ -79,7 +117,7 @@ class Ancestors:
     """
 
     def __init__(self, dataset: TripletDataset):
-        self.parents = parents_of(dataset, "--ancestors")
+        self.parents = _parents(dataset, "--ancestors")
 
     def __call__(self, random: np.ndarray, concepts: np.ndarray) -> np.ndarray:
         """int64 [n]: an ancestor of each concept; the concept itself where it has none.
@@ -122,7 +160,7 @@ class Kin:
         self.parents: _Adjacent | None = None
         if spec.mask_related == "hierarchy" or spec.ancestors:
             flag = "--ancestors" if spec.ancestors else "--mask-related hierarchy"
-            self.parents = parents_of(dataset, flag)
+            self.parents = _parents(dataset, flag)
 
     def __call__(self, concepts: np.ndarray) -> np.ndarray:
         """int32 [G, N * N]: how the concepts of each two terms are related; 0 if they are not.

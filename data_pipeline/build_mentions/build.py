@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
-from data_pipeline.batches.kinship import parents_of
+from data_pipeline.batches.kinship import broader_among
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
     MANIFEST,
@@ -30,7 +30,7 @@ from data_pipeline.dataset.mentions import (
     token_table,
     write_mentions,
 )
-from data_pipeline.dataset.store import TokenizerOfData, open_dataset
+from data_pipeline.dataset.store import TokenizerOfData
 from data_pipeline.dataset.tokenizer import (
     load_tokenizer,
     tokenizer_hash,
@@ -308,7 +308,14 @@ def _dataset(
         )
         for split, found in sets.items()
     }
-    parents = _parents(options, dictionary)
+    parents: list[list[int]] = [[] for _ in dictionary.concepts]
+    if options.hierarchy:
+        parents = broader_among(options.hierarchy, dictionary.number, len(dictionary.concepts))
+        if not any(parents):
+            raise BadInput(
+                f"--hierarchy {options.hierarchy}: found none of its concepts with a broader one "
+                f"in {options.dictionary}; expected concepts of the same identifiers or codes"
+            )
     counts = {
         "concepts": len(dictionary.concepts),
         "names": len(dictionary.names),
@@ -347,39 +354,6 @@ def _dataset(
         splits=splits,
         words=keywords.words,
     )
-
-
-def _parents(options: MentionOptions, dictionary: ConceptNames) -> list[list[int]]:
-    """For each concept those a step broader; steps over concepts that the dictionary lacks count
-    as one.
-    """
-    found: list[dict[int, None]] = [{} for _ in dictionary.concepts]
-    if options.hierarchy is None:
-        return [[] for _ in found]
-    data = open_dataset(options.hierarchy, source=True)
-    assert data.cuis is not None and data.source is not None, "they were asked for"
-    above, source, number = parents_of(data, "--hierarchy"), data.source, dictionary.number
-    placed = [
-        {number[one] for one in (cui, *source.codes[first:last]) if one in number}
-        for cui, first, last in zip(
-            data.cuis, source.code_start[:-1], source.code_start[1:], strict=True
-        )
-    ]
-    for concept, places in enumerate(placed):
-        steps, seen = [concept] if places else [], {concept}
-        while steps:
-            next_steps = dict.fromkeys(above.of(np.array(steps))[1].tolist())
-            steps = [one for one in next_steps if one not in seen and not placed[one]]
-            seen.update(steps)
-            wider = {place for one in next_steps for place in placed[one]} - places
-            for place in places:
-                found[place] |= dict.fromkeys(sorted(wider))
-    if not any(found):
-        raise BadInput(
-            f"--hierarchy {options.hierarchy}: found none of its concepts with a broader one in "
-            f"{options.dictionary}; expected concepts of the same identifiers or codes"
-        )
-    return [list(some) for some in found]
 
 
 def _token_counts(

@@ -16,7 +16,8 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.normalizer import Near, SameStringNormalizer
+from coder_jax.mapping.confidence import lead_of
+from coder_jax.mapping.normalizer import Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
@@ -241,7 +242,7 @@ class RankerSettings:
     reads: list[More] = dataclasses.field(default_factory=list)
 
 
-class Beside(NamedTuple):
+class ReadBeside(NamedTuple):
     """What a ranker may read beside mentions and names; empty where nothing is known."""
 
     contexts: Sequence[str] = ()
@@ -327,7 +328,7 @@ class TermRanker:
                 candidate (`concept_texts`), as far as they are known and the ranker reads them.
         """
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        more = Beside([context], concepts)
+        more = ReadBeside([context], concepts)
         return self.score_pairs([mention], list(candidates), rows, more)[:, 0]
 
     def score_pairs(
@@ -335,7 +336,7 @@ class TermRanker:
         mentions: Sequence[str],
         names: Sequence[str],
         rows: np.ndarray,
-        more: Beside | None = None,
+        more: ReadBeside | None = None,
         *,
         progress: bool = False,
     ) -> np.ndarray:
@@ -350,7 +351,7 @@ class TermRanker:
         """
         if not len(rows):
             return np.zeros((0, self.answers), np.float32)
-        beside = more or Beside()
+        beside = more or ReadBeside()
         contexts = beside.contexts if "context" in self.reads else ()
         concepts = beside.concepts if "concept" in self.reads else ()
         pairs = pairs_of(
@@ -578,7 +579,7 @@ class RecallAndRank:
         vectors = self.encode_names(progress=progress)
         lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
         texts = [self.concepts[concept] for concept in self.name_concepts] if self.concepts else ()
-        more = Beside(contexts, texts)
+        more = ReadBeside(contexts, texts)
         return lists, mean_probabilities(
             self.rankers, self.names, mentions, lists, more, progress=progress
         )
@@ -589,7 +590,7 @@ def mean_probabilities(
     names: Sequence[str],
     mentions: Sequence[str],
     lists: CandidateLists,
-    more: Beside | None = None,
+    more: ReadBeside | None = None,
     *,
     progress: bool = False,
 ) -> np.ndarray | None:
@@ -616,7 +617,7 @@ def mean_probabilities(
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    beside = more or Beside()
+    beside = more or ReadBeside()
     texts = [beside.concepts[name] for name in shown.tolist()] if beside.concepts else ()
     beside = beside._replace(concepts=texts)
     found = [one.score_pairs(mentions, strings, rows, beside, progress=progress) for one in rankers]
@@ -627,10 +628,25 @@ def mean_probabilities(
 # Recall and rank as a normalizer, for `normalize`.
 
 
+@dataclasses.dataclass(frozen=True)
+class RankerRules:
+    """What a ranker must be sure of, by its probabilities in place of similarities.
+
+    Attributes:
+      exact: that a candidate is the concept.
+      broader: that it is broader.
+    """
+
+    exact: Rule = Rule(least_similarity=0.5)
+    broader: Rule = Rule(least_similarity=0.5)
+
+
 class StagedNormalizer(SameStringNormalizer):
     """Maps mentions to one concept or several: strings of the dictionary first, then by stages.
 
-    The similarity of a candidate is its score by recall and rank.
+    The similarity of a candidate is its score by recall and rank. By rules the answer is the first
+    candidate, if the ranker is sure enough that it is the concept; else the one that is most
+    probably broader, if it is sure enough of that; else there is none.
     """
 
     def __init__(
@@ -640,6 +656,7 @@ class StagedNormalizer(SameStringNormalizer):
         dictionary: Dictionary,
         *,
         threshold: float = 0.0,
+        rules: RankerRules | None = None,
         abbreviations: Mapping[str, str] | None = None,
     ):
         """
@@ -648,27 +665,38 @@ class StagedNormalizer(SameStringNormalizer):
           concepts: what the numbers of its concepts stand for: one, or several codes of a name.
           dictionary: with its terms as the source writes them.
           threshold: no answer where the best score is less.
+          rules: what the ranker must be sure of; None: that an answer is more likely right than
+            wrong if the ranker also tells what is broader, and nothing if it does not.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
+        tells_broader = any(one.answers > 1 for one in stages.rankers)
+        self.rules = rules or (RankerRules() if tells_broader else None)
         self.others = {first: len(others) for first, *others in concepts if others}
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         if not strings:
             return []
         found = self.stages.answer(strings, CANDIDATES)
-        rows = zip(found.concepts, found.names, found.scores, found.counts, strict=True)
-        return [
-            Near(
-                [
-                    Candidate(self.concepts[concept][0], self.stages.names[name], float(score))
-                    for concept, name, score in zip(concepts, names, scores, strict=True)
-                ],
-                int(count),
+        return [self._near_of(found, row) for row in range(len(strings))]
+
+    def _near_of(self, found: Ranked, row: int) -> Near:
+        """The candidates of a string, with what a ranker says of them."""
+        candidates = [
+            Candidate(self.concepts[concept][0], self.stages.names[name], float(score))
+            for concept, name, score in zip(
+                found.concepts[row], found.names[row], found.scores[row], strict=True
             )
-            for concepts, names, scores, count in rows
         ]
+        near = Near(candidates, int(found.counts[row]))
+        if found.rank is not None:
+            near = near._replace(exact=(float(found.rank[row, 0]), lead_of(found.rank[row], 0)))
+        if found.broader is not None:
+            place = int(found.broader[row].argmax())
+            likely = candidates[place]._replace(similarity=float(found.broader[row, place]))
+            near = near._replace(broader=(likely, lead_of(found.broader[row], place)))
+        return near
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
         best = near.candidates[0]
@@ -678,4 +706,19 @@ class StagedNormalizer(SameStringNormalizer):
             return Answer(mention, Status.NO_ANSWER, shown, reason=reason, count=near.number)
         ties = self.others.get(best.concept, 0)
         status = Status.TIED if ties else Status.NEAR
-        return Answer(mention, status, shown, ties=ties, count=near.number)
+        answer = Answer(mention, status, shown, ties=ties, count=near.number)
+        if self.rules is None or near.exact is None:
+            return answer
+        answer = dataclasses.replace(answer, confidence=self.rules.exact.confidence(*near.exact))
+        if not (why := self.rules.exact.why_not(*near.exact)):
+            return answer
+        reason = f"the same concept: {why}"
+        if near.broader is not None:
+            wider, lead = near.broader
+            if not (why := self.rules.broader.why_not(wider.similarity, lead)):
+                others = [one for one in near.candidates if one.concept != wider.concept]
+                sure = self.rules.broader.confidence(wider.similarity, lead)
+                ranked = [wider, *others][: max(k, 1)]
+                return Answer(mention, Status.BROADER, ranked, confidence=sure, reason=reason)
+            reason += f"; a broader one: {why}"
+        return dataclasses.replace(answer, status=Status.NO_ANSWER, ties=0, reason=reason)
