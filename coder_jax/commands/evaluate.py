@@ -38,6 +38,9 @@ how many mentions are answered, and how many of these rightly, from which simila
 likely an answer is right by its similarity and margin, for each language, and with --precision how
 many answers are left. Give terms that the encoder was not trained on, such as a dataset's heldout/
 or a list that people have coded. In the model's folder, as cutoffs.json, `normalize` finds it.
+With --ranker and folders of mentions it measures what the ranker's probabilities are worth, on each
+mention of one concept as it is, and as if the dictionary lacked its concept; give that file to
+`normalize --ranker ... --cutoffs FILE`.
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %

@@ -375,7 +375,10 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           without a generator of the recipe recall, the nearest name is the answer. `--model tf-idf`
           finds candidates by their characters, without a model. mentions/s counts the distinct
           mentions that a generator finds candidates for in a second: it encodes and searches them,
-          with the names' vectors and the compiled encoder at hand, without the ranker.\
+          with the names' vectors and the compiled encoder at hand, without the ranker. Of a ranker
+          that also tells what is broader, the JSON has how often the right one of three answers is
+          given (the concept, a broader one, neither), each mention of one concept counted twice:
+          with its candidates, and as if the dictionary lacked its concept.\
 """
     options: ClassVar[type[Options]] = _SplitOptions
 

@@ -423,6 +423,8 @@ def staged_normalizer(
         name_start = np.searchsorted(of_name, np.arange(len(concepts) + 1))
         parents = np.array([one for some in above for one in some], np.int32)
         stages.concepts = concept_texts(names, name_start, starts(map(len, above)), parents)
+    if any("context" in ranker.reads for ranker in stages.rankers):
+        tell("warning: the ranker was trained with the text around mentions, and here it has none")
     stages.encode_names(progress=True)
     return StagedNormalizer(
         stages,
