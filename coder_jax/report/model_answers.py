@@ -15,7 +15,6 @@ from coder_jax.report.dictionary import Entries, shuffled
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from coder_jax.systems.recall_rank.ranking import (
-    ReadBeside,
     TermRanker,
     best_first,
     fused_scores,
@@ -153,12 +152,18 @@ def candidate_answers(
     else:
         names = generator.encode_names(data.names.strings, progress=True, cache=cache)
         lists = generator.lists(mentions, names, data.name_concepts, CANDIDATES)
-    texts = concept_texts(data.names.strings, data.name_start(), data.parent_start, data.parents)
-    more = ReadBeside(
-        [split.contexts[row] for row in rows.tolist()] if split.contexts else (),
-        [texts[concept] for concept in data.name_concepts],
+    texts: list[str] = []
+    if any("concept" in one.reads for one in rankers):
+        parents = data.parent_start, data.parents
+        texts = concept_texts(data.names.strings, data.name_start(), *parents)
+    probability = mean_probabilities(
+        rankers,
+        data.names.strings,
+        mentions,
+        lists,
+        contexts=[split.contexts[row] for row in rows.tolist()] if split.contexts else (),
+        said_of=(lambda name: texts[data.name_concepts[name]]) if texts else None,
     )
-    probability = mean_probabilities(rankers, data.names.strings, mentions, lists, more)
     gold = [split.gold_sets()[row] for row in rows.tolist()]
     alone, both = (ranked(lists, data.name_concepts, one).answers() for one in (None, probability))
     right = tuple(

@@ -362,7 +362,6 @@ def _load_stages(
     name_concepts: np.ndarray,
     by: Choice | None = None,
     *,
-    concepts: Sequence[str] = (),
     cache: bool = False,
 ) -> RecallAndRank:
     """Recall and rank over a dictionary.
@@ -372,13 +371,10 @@ def _load_stages(
         rankers: folders.
         names, name_concepts: of the dictionary, [N].
         by: how scores become answers.
-        concepts: what is said of each concept, for rankers that read it.
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
     loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(
-        generator, loaded, names, name_concepts, by, concepts=concepts, cache=cache
-    )
+    return RecallAndRank(generator, loaded, names, name_concepts, by, cache=cache)
 
 
 def staged_normalizer(
@@ -507,10 +503,11 @@ def records_of_stages(
     for one in benchmarks:
         names, concepts = one.dictionary.terms, one.data.name_concepts
         data = one.data
-        texts = concept_texts(names, data.name_start(), data.parent_start, data.parents)
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
-        stages.concepts = texts
+        if any("concept" in ranker.reads for ranker in stages.rankers):
+            parents = data.parent_start, data.parents
+            stages.concepts = concept_texts(names, data.name_start(), *parents)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )

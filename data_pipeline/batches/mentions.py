@@ -907,8 +907,8 @@ class RankSpec:
     the candidate's other names and the concepts that are broader."""
     broader: bool = False
     """Learn three answers: the concept itself, a broader one, or neither. Each mention then also
-    comes with the names of what is a step broader than its concept, and with as many of its
-    siblings. Needs data that was built with --hierarchy."""
+    comes with a name of each concept that is a step broader than its own, and with a name of a
+    concept below that, often a sibling. Needs data that was built with --hierarchy."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
     pair_length: int = 128
@@ -1030,7 +1030,7 @@ class RankBatches(_MentionBatches):
 
     def _rows_of_hierarchy(self) -> np.ndarray:
         """int64 [n, 2]: each training mention with a name of each concept that is a step broader
-        than its own, and with a name of another concept below that.
+        than its own, and with a name of a concept below that, which may be its own.
         """
         data, random = self.dataset, np.random.default_rng(self.spec.seed)
         start, parents, names = data.parent_start, data.parents, data.name_start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -578,11 +578,19 @@ class RecallAndRank:
         """
         vectors = self.encode_names(progress=progress)
         lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
-        texts = [self.concepts[concept] for concept in self.name_concepts] if self.concepts else ()
-        more = ReadBeside(contexts, texts)
         return lists, mean_probabilities(
-            self.rankers, self.names, mentions, lists, more, progress=progress
+            self.rankers,
+            self.names,
+            mentions,
+            lists,
+            contexts=contexts,
+            said_of=self._said_of if self.concepts else None,
+            progress=progress,
         )
+
+    def _said_of(self, name: int) -> str:
+        """What is said of the concept of a name."""
+        return self.concepts[self.name_concepts[name]]
 
 
 def mean_probabilities(
@@ -590,8 +598,9 @@ def mean_probabilities(
     names: Sequence[str],
     mentions: Sequence[str],
     lists: CandidateLists,
-    more: ReadBeside | None = None,
     *,
+    contexts: Sequence[str] = (),
+    said_of: Callable[[int], str] | None = None,
     progress: bool = False,
 ) -> np.ndarray | None:
     """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
@@ -601,7 +610,8 @@ def mean_probabilities(
         names: of the dictionary, [N].
         mentions: M strings.
         lists: their candidates.
-        more: what the rankers may read of mentions and names.
+        contexts: the text around each mention; () if none is known.
+        said_of: gives what is said of the concept of a name (`concept_texts`); None: nothing is.
         progress: show progress bars.
 
     Raises:
@@ -617,10 +627,8 @@ def mean_probabilities(
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    beside = more or ReadBeside()
-    texts = [beside.concepts[name] for name in shown.tolist()] if beside.concepts else ()
-    beside = beside._replace(concepts=texts)
-    found = [one.score_pairs(mentions, strings, rows, beside, progress=progress) for one in rankers]
+    more = ReadBeside(contexts, list(map(said_of, shown.tolist())) if said_of else ())
+    found = [one.score_pairs(mentions, strings, rows, more, progress=progress) for one in rankers]
     return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 
