@@ -324,7 +324,7 @@ def make_normalizer(
         encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, both, encoder)
     candidates = Candidates(encoder, encoded, chosen.kind, chosen.weight)
     if candidates.kind == "both":
-        tell(f"letters count {candidates.weight:g} beside vectors (0: not at all)")
+        tell(f"similarity: by vectors, and by letters with weight {candidates.weight:g}")
     return Normalizer(
         dictionary, candidates, rule=chosen.rule, abbreviations=abbreviations, learnt=learnt
     )

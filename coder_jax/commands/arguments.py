@@ -146,7 +146,7 @@ def load_encoder(model: str, pooling: str | None, options: EncodingOptions) -> T
         tell(encoder.report)
         warn_of_case(encoder.tokenizer, model)
     trained = f"; trained on terms in {_listed(encoder.languages)}" if encoder.languages else ""
-    tell(f"terms become vectors by {encoder.settings}{trained}")
+    tell(f"model: {encoder.settings}{trained}")
     return encoder
 
 

@@ -1,7 +1,7 @@
-"""The demo: the whole road on real data, in minutes, on a laptop's CPU.
+"""The demo: every step on real data, in minutes, on a laptop's CPU.
 
     python -m coder_jax demo                    the demo, results in runs/demo
-    python -m coder_jax demo --out DIR          elsewhere; a demo that was stopped goes on
+    python -m coder_jax demo --out DIR          results in DIR; a stopped demo continues
     python -m coder_jax demo --out DIR --mu 0   any flag of `python -m coder_jax train`
 
 It reads the Human Phenotype Ontology, takes one synonym of 1,149 concepts out, builds a dataset of

@@ -44,10 +44,10 @@ mention of one concept as it is, and as if the dictionary lacked its concept; gi
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
-interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one, of MRR
-by 10,000 random changes of sign, of the rho of rated pairs by 10,000 exchanges of the encoders'
-places), and on how many mentions or pairs B is better (won) and worse (lost). What cannot be
-compared in this way is told.
+interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one; of MRR,
+and where terms tie, by 10,000 random changes of sign; of the rho of rated pairs by 10,000 exchanges
+of the encoders' places), and on how many mentions or pairs B is better (won) and worse (lost). What
+cannot be compared in this way is told.
 Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless

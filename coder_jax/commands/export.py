@@ -71,9 +71,9 @@ class ExportOptions:
     interpolate: Annotated[
         str | None,
         Flag(
-            "average with the encoder before training (1: only the trained one, 0: only the old "
-            "one, auto: chosen by --heldout). After a long run 0.6 to 0.8 keeps the new names and "
-            "what the old encoder knew. auto takes the weight that is best on the names of "
+            "average with the encoder before training (1: the trained one alone, 0: the one before "
+            "alone, auto: chosen by --heldout). After a long run 0.6 to 0.8 keeps the new names "
+            "and what the encoder knew before. auto takes the weight that is best on the names of "
             "--heldout and not below the start on a second set (--not-below)",
             "WEIGHT",
         ),

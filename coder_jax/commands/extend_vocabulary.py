@@ -76,7 +76,7 @@ class VocabularyOptions:
 
     model: Annotated[
         str,
-        Flag("the encoder: a BERT with a WordPiece vocabulary; --only-used: XLM-R, too", MODEL),
+        Flag("the encoder: a BERT (WordPiece), or with --only-used also an XLM-R", MODEL),
     ]
     terms: Annotated[
         tuple[Path, ...],
@@ -101,8 +101,8 @@ class VocabularyOptions:
     only_used: Annotated[
         bool,
         Flag(
-            "add nothing; leave out the pieces that no term uses. Vectors of the terms stay the "
-            "same, and the word table of a multilingual encoder becomes small"
+            "add nothing, but leave out the pieces that no term uses; vectors of the terms stay "
+            "the same, and the word table of a multilingual encoder becomes small"
         ),
     ] = False
     min_frequency: Annotated[

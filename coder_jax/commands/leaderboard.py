@@ -176,7 +176,7 @@ def _column(entry: BoardSet, data: Path, missing: list[BoardModel | BoardSet]) -
     paths += [data / one for name in _FILES for one in entry.options.get(name, [])]
     absent = [str(path) for path in paths if not path.exists()]
     if absent:
-        had = f"; it is had from {entry.source}" if entry.source else ""
+        had = f"; get it from {entry.source}" if entry.source else ""
         needs = f"; it needs {entry.needs}" if entry.needs else ""
         tell(f"set {entry.name}: left out, there is no {' and no '.join(absent)}{had}{needs}")
         missing.append(entry)
@@ -446,6 +446,6 @@ def _write_board(
     for note in board.notes:
         tell(f"note: {note}")
     tell(
-        f"{options.out / 'board.html'}: {len(board.rows)} encoders on {len(board.sets)} sets, "
-        f"{len(cells)} scores"
+        f"{options.out / 'board.html'}: {len(cells)} scores (encoders {len(board.rows)}, sets "
+        f"{len(board.sets)})"
     )

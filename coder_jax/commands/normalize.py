@@ -51,9 +51,9 @@ the names of the concepts; else it is searched, as above.
 
 A generator (recipe recall), with a --ranker or without, answers with as many concepts as it takes
 the mention to mean, a row for each, from the 10 with the nearest names; a mention that is a string
-of the dictionary is one concept. Similarity is the score by which candidates are ordered: by
-distances alone always about .9; with a ranker its probability is half of it. The dictionary may be
-code<TAB>name, as code.txt of CHIP-2019 is.
+of the dictionary is one concept. Similarity is the score that orders the candidates: without
+a ranker about 0.9 for all of them, with one the mean of that and the ranker's probability. The
+dictionary may be code<TAB>name, as code.txt of CHIP-2019 is.
 
 A ranker that was trained with --broader answers with the first candidate if it is more probably the
 concept than not ("near"); else with the candidate that is most probably broader than what is meant

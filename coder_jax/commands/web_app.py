@@ -392,7 +392,10 @@ def make_app(served: Served) -> FastAPI:
         check_name(asked.model)
         width = served.encoder.width
         if asked.dimensions not in (None, width):
-            why = f"found {asked.dimensions} dimensions; this encoder has {width}: leave it out"
+            why = (
+                f"found {asked.dimensions} dimensions; expected {width}, the server's own: leave "
+                "it out, or start the server with --width"
+            )
             raise _Refused(400, why, "dimensions")
         given = [asked.input] if isinstance(asked.input, str) else asked.input
         terms = [one for one in given if isinstance(one, str)]

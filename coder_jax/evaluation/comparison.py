@@ -257,7 +257,9 @@ def _difference(
     changes = [other - one for one, other in pairs]
     every = np.concatenate(changes)
     won, lost = int((every > _TINY).sum()), int((every < -_TINY).sum())
-    if name == "mrr":
+    sizes = [np.abs(change[np.abs(change) > _TINY]) for change in changes]
+    # A sign test counts a mention that is half right, or a thousandth, as one that is right.
+    if any(len(one) and one.max() - one.min() > _TINY for one in sizes):
         shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
         p = _p_by_flips(shares, np.random.default_rng(seed))
     else:

@@ -477,6 +477,7 @@ class GroupedMentions(Benchmark):
       sets: their mentions and gold CUIs, in the CUIs of today where a list of retired ones is
         given, of which `retired` stand in for a retired one.
       dictionary: the terms of concepts that have a group of some mention; None: no dictionary.
+      whole: the dictionary with all its terms.
       groups: concept -> its semantic groups as a bit set; of the dictionary.
       chosen: the groups whose mentions are scored; none: all.
     """
@@ -486,6 +487,7 @@ class GroupedMentions(Benchmark):
     sets: list[NotedMentions]
     content_hash: str
     dictionary: Dictionary | None = None
+    whole: Dictionary | None = None
     groups: dict[str, int] | None = None
     chosen: tuple[str, ...] = ()
     retired: int = 0
@@ -552,7 +554,7 @@ class GroupedMentions(Benchmark):
                 f"(such as {dictionary.concepts[0]!r}); expected UMLS CUIs, and concepts of the "
                 "mentions' semantic groups"
             )
-        return replace(self, dictionary=narrowed, groups=bits)
+        return replace(self, dictionary=narrowed, whole=dictionary, groups=bits)
 
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of mentions and terms; BadInput for none, or concept vectors."""
@@ -561,7 +563,9 @@ class GroupedMentions(Benchmark):
         return list(dict.fromkeys(chain.from_iterable(sides)))
 
     def dictionaries(self) -> list[Dictionary]:
-        return [self._searched()]
+        searched, whole = self._searched(), self.whole
+        # Where most of a dictionary is searched, all its vectors are made: other sets share them.
+        return [whole if whole and len(whole.terms) < 2 * len(searched.terms) else searched]
 
     def _searched(self) -> Dictionary:
         if self.dictionary is None:

@@ -560,13 +560,17 @@ def _rows_of_table(
 
 
 def markdown_of(board: Board) -> str:
-    """A table for a page of documentation; its times are in the last column."""
+    """A table for a page of documentation, with the best of each set in bold.
+
+    The outcome of a test is an arrow, as in `latex_of`; times are in the last column.
+    """
     heads = ["encoder", "million parameters", *(one.name for one in board.sets), "mean", "terms/s"]
 
     def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
-        test = row.differences.get(name)
-        mark = f" ({p_in_words(test.p)})" if test else ""
-        return f"{cell.value:.1f}{half(cell.interval, 1, 1)}{mark}"
+        value = f"{cell.value:.1f}"
+        text = f"**{value}**" if cell.value == board.best[name] else value
+        mark = {"better": " ↑", "worse": " ↓", "": ""}[side_of(row.differences.get(name))]
+        return f"{text}{half(cell.interval, 1, 1)}{mark}"
 
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *_rows_of_table(board, shown, "-")]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

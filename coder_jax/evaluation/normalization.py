@@ -180,8 +180,10 @@ class NormalizationBenchmark(Benchmark):
         header = ["normalization", "pooling", "mentions", "terms", "concepts"]
         scores = [f"acc@{k}" for k in ks]
         missing = missing_column(records)
-        header += [*scores, "MRR", "unreachable", *missing, "tied", f"acc@{ks[0]} by ties", "folds"]
-        rows = [row for record in records for row in _rows(record, ks, missing)]
+        tied = any(record.counts.get("tied") for record in records)
+        header += [*scores, "MRR", "unreachable", *missing]
+        header += [*(("tied", f"acc@{ks[0]} by ties") if tied else ()), "folds"]
+        rows = [row for record in records for row in _rows(record, ks, missing, tied)]
         papers = published_rows(records, cls.published, scores, len(header), before=5, digits=2)
         return header, rows + papers
 
@@ -303,8 +305,12 @@ def normalization_record(
     )
 
 
-def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -> list[Row]:
-    """The row of a record for all mentions and, if it differs, that of the reachable ones."""
+def _rows(
+    record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str], tied: bool
+) -> list[Row]:
+    """The row of a record for all mentions and, if it differs, that of the reachable ones; what
+    ties could change if any record has some (`tied`).
+    """
     counts, dictionary = record.counts, record.dictionary or {}
     unreachable = record.unreachable
     if unreachable is None:
@@ -328,9 +334,11 @@ def _rows(record: EvaluationRecord, ks: Sequence[int], missing: Sequence[str]) -
             + [f"{n:,}" for n in (mentions, dictionary["terms"], dictionary["concepts"])]
             + [percent(scores[one], sure.get(one)) for one in (*(f"acc@{k}" for k in ks), "mrr")]
             + [f"{out_of_reach:,}{share}"]
-            + [f"{counts.get(count, 0):,}" for count in (*missing, "tied")]
-            + ["-".join(percent(end) for end in ends), str(len(record.folds) or 1)]
+            + [f"{counts.get(count, 0):,}" for count in missing]
         )
+        if tied:
+            cells += [f"{counts.get('tied', 0):,}", "-".join(percent(end) for end in ends)]
+        cells.append(str(len(record.folds) or 1))
         rows.append(Row(cells, record.encoder.model))
     return rows
 

@@ -643,8 +643,10 @@ def _decision(said: _Said, place: str) -> Decision | None:
         )
     if (decision == _ACCEPTED) != bool(concepts):
         found = f"the concept {', '.join(concepts)}" if concepts else "no concept"
-        other = f"one for {_ACCEPTED}" if decision == _ACCEPTED else f"none for {decision}"
-        raise BadInput(f"{place}: found {found}; expected {other}: mend the row, or take it out")
+        other = f"none for {decision}: leave it empty, or write {_ACCEPTED}"
+        if decision == _ACCEPTED:
+            other = f"one for {_ACCEPTED}: give it, or write {_REJECTED} if none fits"
+        raise BadInput(f"{place}: found {found}; expected {other}")
     if decision == _OPEN:
         return Decision((), said.note, is_open=True) if said.note.strip() else None
     return Decision(tuple(concepts), said.note, said.reviewer.strip(), _iso(said.date.strip()))

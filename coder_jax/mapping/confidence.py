@@ -367,8 +367,8 @@ def measured_cutoffs(
             normalizer, some, [concepts[row] for row in rows]
         )
         tell(
-            f"{language}: {len(rows):,} mentions, {accuracy:.1%} right; letters count "
-            f"{rules[language].weight_of_letters:g}"
+            f"{language}: {len(rows):,} mentions, {accuracy:.1%} right with letters at "
+            f"weight {rules[language].weight_of_letters:g}"
         )
     described = {"candidates": normalizer.candidates.kind, **(measured_on or {})}
     return Cutoffs(tables, described, rules)

@@ -279,7 +279,7 @@ class EncoderSettings:
     def __str__(self) -> str:
         """The settings in words, for people."""
         words = [f"pooling {self.pooling}", f"cleaning {self.cleaning}"]
-        words.append(f"at most {self.max_length:,} tokens")
+        words.append(f"terms cut at {self.max_length:,} tokens")
         if self.attend_padding:
             words.append("padded to as many, which are attended to")
         if self.prompt:

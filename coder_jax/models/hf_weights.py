@@ -190,7 +190,7 @@ class LoadReport:
     def __str__(self) -> str:
         lines = [f"{self.source}: {self.loaded} weights loaded"]
         for label, names in (
-            ("ignored (training heads, buffers)", self.heads_ignored),
+            ("not needed (training heads, buffers)", self.heads_ignored),
             ("only in the file", self.only_in_file),
             ("only in the model", self.only_in_model),
         ):

@@ -83,7 +83,7 @@ class CoderPlusPlusSystem(EncoderSystem):
     )
     matryoshka: tuple[int, ...] = ()
     """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
-    first numbers alone are vectors, too (encode and evaluate take them by --width)."""
+    first numbers alone are vectors, too (--width of encode, evaluate, normalize, serve)."""
     relation_update: Literal["lazy", "dense"] = "lazy"
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
@@ -330,9 +330,10 @@ def coderpp() -> Config[CoderPlusPlusSystem]:
         bash launch/train.sh --recipe coderpp --data datasets/coderpp --out runs/coderpp \\
             --search bfloat16
 
-    15,872 terms a step. Not trained here: a day on one H200 at the rate that CODER's steps are to
-    reach there, and what finding neighbours ten times takes (docs/results/search.md). --init a run
-    of `coder_eng` begins with an encoder of one's own. Small machines: `coderpp_small`.
+    15,872 terms a step. Not trained here. Computed: a day on one H100, at the 61,200 terms a second
+    that CODER's step was measured to do there, and the time to find neighbours ten times
+    (docs/results/search.md). `--init` takes your own run of `coder_eng`. On small machines take
+    `coderpp_small`.
     """
     batch = NeighbourSpec(
         groups=64, triplets=62, repeats=2, names="distinct", mined_share=1.0, neighbours=30

@@ -51,6 +51,7 @@ from coder_jax.models.hf_weights import (
     load_bert,
     read_config,
 )
+from coder_jax.systems.teacher import open_teacher
 from coder_jax.training.metrics import read_metrics
 from coder_jax.training.run_folder import (
     AnyDataOfRun,
@@ -512,8 +513,11 @@ class EncoderSystem(System):
 
     def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
         strings = getattr(self.batch, "augment", 0.0) > 0
+        file = getattr(self.batch, "teacher", "")
+        teacher = open_teacher(Path(file), data) if file else None
         dataset = open_dataset(data, strings=strings)
-        return BatchMaker(dataset, self.batch, cut, **self.planned(rows, steps))
+        plan: dict[str, Any] = self.planned(rows, steps)
+        return BatchMaker(dataset, self.batch, cut, **plan, teacher=teacher)
 
     def planned(self, rows: int, steps: int) -> dict[str, int]:
         """The numbers of packed rows that the batches of a run may have."""

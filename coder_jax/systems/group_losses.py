@@ -27,6 +27,7 @@ from coder_jax.systems.encoder_system import (
     term_vectors,
     unit_length,
 )
+from coder_jax.systems.teacher import teacher_loss
 from coder_jax.training.system import (
     Batch,
     Loss,
@@ -226,6 +227,8 @@ class Group:
     """int32 [N, N], how the concepts of two terms are related, 0 if they are not; of `Kin`."""
     weaker: jax.Array | None = None
     """float32 [N, N], the weight of each pair of a concept and its ancestor; 0 for others."""
+    teacher: jax.Array | None = None
+    """float32 [N, D'], the vectors of the terms by another encoder; None if there is none."""
 
     def first(self, width: int) -> "Group":
         """The group with the first numbers of its vectors, and of its queries."""
@@ -536,6 +539,9 @@ class RelationTable(GroupHead):
 def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
     """The loss of a system whose batches are groups of terms (`Group`), for `System.loss`.
 
+    With a teacher (`--teacher`) the loss of a group has one more part, `teacher_loss`, by the
+    weight and the temperature of `system.batch`.
+
     With widths (`matryoshka`) it is the sum of the losses of the vectors' first numbers, so many
     each (Kusupati et al., Matryoshka Representation Learning, 2022, equation 1, with weights of 1):
     cosines are then of these numbers alone, and of a query those as far as they reach.
@@ -558,10 +564,22 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
             "numbers; give widths up to that"
         )
 
+    def of_group(group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        loss, metrics = system.group_loss(group)
+        if group.teacher is None:
+            return loss, metrics
+        part = teacher_loss(
+            cosine(group.vectors, group.vectors),
+            cosine(group.teacher, group.teacher),
+            group.concepts[:, None] != group.concepts[None, :],
+            temperature=system.batch.teacher_temperature,
+        )
+        return loss + system.batch.teacher_weight * part, metrics | {"loss_teacher": part}
+
     def summed(group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         if not widths:
-            return system.group_loss(group)
-        found = {each: system.group_loss(group.first(each)) for each in widths}
+            return of_group(group)
+        found = {each: of_group(group.first(each)) for each in widths}
         losses = {each: loss for each, (loss, _) in found.items()}
         _, metrics = found[max(widths)]
         of_widths = {f"loss_first_{each}": loss for each, loss in losses.items()}
@@ -577,6 +595,7 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
             concepts=batch["concepts"],
             relations=batch["relations"],
             types=batch.get("types"),
+            teacher=batch.get("teacher"),
         )
         if "kin" in batch:
             group = _with_kin(group, batch["kin"], system.batch)

@@ -8,9 +8,9 @@ cut into passes and blocks (StepCut) and where its rows go (RowPlan) changes no 
 import atexit
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,6 +38,31 @@ _PLANNING_GROUPS = 1600
 _MOST_AT_ONCE, _TERMS_AT_ONCE = 8, 1 << 14  # of steps that are made together
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TeacherVectors:
+    """The vectors that another encoder gives the terms of a dataset.
+
+    Attributes:
+        vectors: float [n, D], perhaps mapped: those of a batch are read when it is made.
+        row_of_term: int64 [N], the row of each term of the dataset.
+        hash: of both, for runs that go on.
+    """
+
+    vectors: np.ndarray
+    row_of_term: np.ndarray
+    hash: str
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.vectors.shape[1]
+
+    def __call__(self, terms: np.ndarray) -> np.ndarray:
+        """float32 [..., D]: the vectors of terms."""
+        found = self.vectors[self.row_of_term[terms.ravel()]]
+        return found.astype(np.float32).reshape(*terms.shape, self.width)
+
+
 class BatchMaker(PackedGroups):
     """Makes the batch of any step; holds the dataset's tables.
 
@@ -47,10 +72,13 @@ class BatchMaker(PackedGroups):
         cut: how the groups of a step are cut, and which of them this host makes.
         rows: rows to provide for the fullest block; planned from the dataset if 0.
         run_steps: of the run, which decides how many shapes are worth compiling.
+        teacher: the vectors of another encoder, if the spec asks for them.
 
     Raises:
         BadInput: if the numbers do not fit each other or the dataset.
     """
+
+    floats: tuple[str, ...] = ("teacher",)
 
     def __init__(
         self,
@@ -61,6 +89,7 @@ class BatchMaker(PackedGroups):
         rows: int = 0,
         run_steps: int = LONG_RUN,
         shapes: int = MOST_SHAPES,
+        teacher: TeacherVectors | None = None,
     ):
         self.draw: Draw | PairDraw | TermDraw | NeighbourDraw
         if isinstance(spec, TermSpec):
@@ -84,10 +113,19 @@ class BatchMaker(PackedGroups):
         if isinstance(spec, BatchSpec):
             self.rewritten = RewrittenNames(dataset, spec) if spec.augment else None
             self.kin = Kin(dataset, spec) if spec.kin else None
+            assert bool(spec.teacher) == (teacher is not None), "a teacher comes with its vectors"
+        self.teacher = teacher
         if spec.seed:  # all seeds have the rows of the first, and so share its compiled programs
             first = dataclasses.replace(spec, seed=0)
-            planned = BatchMaker(dataset, first, cut, rows=rows, run_steps=run_steps, shapes=shapes)
-            self.plan = planned.plan
+            self.plan = BatchMaker(
+                dataset,
+                first,
+                cut,
+                rows=rows,
+                run_steps=run_steps,
+                shapes=shapes,
+                teacher=teacher,
+            ).plan
         else:
             self.plan = plan_rows(self.sample_lengths(), spec, self.cut, rows, run_steps, shapes)
 
@@ -97,6 +135,20 @@ class BatchMaker(PackedGroups):
         names, a term, or an anchor with its neighbours.
         """
         return self.draw.groups_per_epoch / self.spec.groups
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the data must have in common with those of a run that is resumed."""
+        if self.teacher is None:
+            return super().identity
+        return super().identity | {"teacher": {"hash": self.teacher.hash}}
+
+    def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of a batch, as `batch` says."""
+        shapes = super().shapes(rows)
+        if self.teacher is None:
+            return shapes
+        return shapes | {"teacher": (*shapes["concepts"], self.teacher.width)}
 
     def some_terms(self) -> list[str]:
         """A few terms spread over the data, the same in every run."""
@@ -115,9 +167,13 @@ class BatchMaker(PackedGroups):
         return other
 
     def _drawn(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """What `Draw` says of the terms of some groups; with `kin`, if the spec asks for it."""
+        """What `Draw` says of the terms of some groups; with `kin` and `teacher`, if asked for."""
         drawn = self.draw(step, groups)
-        return drawn if self.kin is None else drawn | {"kin": self.kin(drawn["concepts"])}
+        if self.kin is not None:
+            drawn = drawn | {"kin": self.kin(drawn["concepts"])}
+        if self.teacher is not None:
+            drawn = drawn | {"teacher": self.teacher(drawn["terms"])}
+        return drawn
 
     def _tokens(self, terms: np.ndarray, step: int, groups: np.ndarray) -> tuple[np.ndarray, ...]:
         """The tokens of the drawn terms of some groups: int64 bounds [G * N + 1], and tokens.
@@ -147,7 +203,8 @@ class BatchMaker(PackedGroups):
                 `packing.pack_rows`; segment s is the term at place s - 1 of the flattened concepts
                 of its block), R as in `self.plan.ample`; and what `Draw` says of the terms,
                 [P, B, groups, ...] each, without the terms; and `kin` (`kinship.Kin`), if the
-                spec asks for it.
+                spec asks for it. float32: `teacher` [P, B, groups, N, D], the vectors that a
+                teacher gives the terms, if there is one.
 
         Raises:
             BadInput: if a block needs more rows than were planned.
@@ -170,7 +227,9 @@ class BatchMaker(PackedGroups):
                     self.batch(step)
             what = f"more than the planned {rows} rows are needed by the batch of step {steps[0]}"
             raise BadInput(_too_few_rows(what)) from error
-        return packed | {name: values.reshape(*shape, -1) for name, values in drawn.items()}
+        return packed | {
+            name: values.reshape(*shape, *values.shape[1:]) for name, values in drawn.items()
+        }
 
     def unpacked(self, step: int) -> dict[str, np.ndarray]:
         """All groups of a step before they are cut and packed.
@@ -191,14 +250,15 @@ class BatchMaker(PackedGroups):
     ) -> Iterator[dict[str, np.ndarray]]:
         """The batches of steps first_step to last_step - 1 (or endless), computed ahead."""
         at_once = max(1, min(_MOST_AT_ONCE, _TERMS_AT_ONCE // self.spec.terms))
-        for made in _streamed(self._at_once, tuple(self.shapes(1)), first_step, last_step, at_once):
+        kinds = {name: "float32" if name in self.floats else "int32" for name in self.shapes(1)}
+        for made in _streamed(self._at_once, kinds, first_step, last_step, at_once):
             for nth in range(len(made["tokens"])):
                 yield {name: array[nth] for name, array in made.items()}
 
 
 def _streamed(
     make: Callable[[range], dict[str, np.ndarray]],
-    names: Sequence[str],
+    kinds: Mapping[str, str],
     first_step: int,
     last_step: int | None,
     at_once: int,
@@ -208,8 +268,8 @@ def _streamed(
     Where TensorFlow is not installed a thread makes them ahead.
 
     Args:
-        make: from a range of steps to the arrays of their batches, int32.
-        names: of the arrays.
+        make: from a range of steps to the arrays of their batches.
+        kinds: the name of each array, and what its numbers are.
         first_step, last_step: which steps.
         at_once: steps that `make` is asked for.
     """
@@ -231,11 +291,11 @@ def _streamed(
         except Exception as error:
             failed[int(begin)] = error
             raise
-        return [made[name] for name in names]
+        return [made[name] for name in kinds]
 
     def mapped(begin: "tf.Tensor") -> dict[str, "tf.Tensor"]:
-        made = tf.numpy_function(arrays, [begin], [tf.int32] * len(names))
-        return dict(zip(names, made, strict=True))
+        made = tf.numpy_function(arrays, [begin], list(map(tf.as_dtype, kinds.values())))
+        return dict(zip(kinds, made, strict=True))
 
     # One thread: with two, Python's interpreter lock makes it slower.
     stream = tf.data.Dataset.range(first_step, last, at_once).map(mapped)

@@ -124,6 +124,16 @@ class BatchSpec:
     augment: float = 0.0
     """Share of the names in a batch that are shown as people write them: with another order of
     words, abbreviations, "unspecified", plurals, typing errors, British or American spelling."""
+    teacher: str = ""
+    """Learn from another encoder, too: a .npy file of its vectors of the dataset's terms, of any
+    width, as `encode --dictionary DATASET` writes it; or of another program, with the terms in a
+    .txt of the same name. A part of the loss pulls the ranking of a group's terms to the
+    teacher's."""
+    teacher_weight: float = 1.0
+    """Weight of that part."""
+    teacher_temperature: float = 0.05
+    """The teacher's cosines are divided by it; take 0.01 for a teacher whose cosines all lie close
+    to each other, such as E5."""
     row_length: int = 128
     """Tokens in a packed row."""
     seed: int = 0
@@ -168,12 +178,20 @@ class BatchSpec:
             made["no negatives"] = f"concepts related by {self.mask_related}"
         if self.augment:
             made["names as people write them"] = f"{self.augment:.0%}"
+        if self.teacher:
+            by = f"weight {self.teacher_weight:g}, temperature {self.teacher_temperature:g}"
+            made["teacher"] = f"vectors of {Path(self.teacher).name}, {by}"
         return {**made, "draw": self.draw}
 
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
         check_least(self, 1, "groups", "triplets", "repeats", "row_length")
-        check_least(self, 0, "fill_pairs", "seed", "ancestors")
+        check_least(self, 0, "fill_pairs", "seed", "ancestors", "teacher_weight")
+        if self.teacher_temperature <= 0:
+            raise BadInput(
+                f"--teacher-temperature is {self.teacher_temperature}; expected more than 0, such "
+                "as 0.05"
+            )
         if self.ancestors > self.labels:
             raise BadInput(
                 f"--ancestors is {self.ancestors}, but a group has {self.labels} concepts to have "

@@ -5,7 +5,7 @@ Reads the source, filters and cleans its terms, holds synonyms out for evaluatio
 tokenizes with the encoder's own tokenizer, and writes a TFDS dataset folder. A build that was
 killed goes on where it stopped when the same command is run again.
 
-A table of terms (.tsv, .csv, .xlsx) has a header with the columns concept and name, in any order,
+A table of terms (.tsv, .csv, .xlsx) has a header with the columns concept and term, in any order,
 and may have language (en, ENG, ...; without it UND), vocabulary, code, semantic_type (or
 semantic_group: DISO, ...) and preferred (Y or 1). Relations may lie beside it: for terms.tsv in
 terms.relations.tsv (.csv, .xlsx), with the columns head, relation and tail, which read as a
@@ -68,7 +68,7 @@ def _closing_report(manifest: Manifest, out: str | Path) -> str:
         ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}".rstrip() for name, value in rows]
-    title = f"{manifest.name} {manifest.release}: {out}"
+    title = f"{manifest.name}, release {manifest.release}: {out}"
     warnings = [f"note: {warning}" for warning in manifest.warnings]
     return "\n".join([title, "-" * len(title), *lines, *warnings])
 

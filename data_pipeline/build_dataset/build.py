@@ -224,7 +224,7 @@ def _read(options: BuildOptions, scratch: Path) -> tuple[Terminology, pl.DataFra
         standard=options.standard,
         strict=options.strict,
     )
-    tell(f"filtering and cleaning the terms of {source.name} {source.release}")
+    tell(f"filtering and cleaning the terms of {source.name}, release {source.release}")
     excluded = mention_table(options.exclude_terms) if options.exclude_terms else None
     supervised = None
     if options.supervised:

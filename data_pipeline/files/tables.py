@@ -146,6 +146,8 @@ def unpacked(path: Path) -> bytes:
 # -------------------------------------------------------------------------------------------------
 # Files of evaluations, separated by tabs or "|", with line numbers; hashes of rows.
 
+# What databases write for nothing, in lower case.
+NOTHING = ("", "null", "na", "\\n")
 # Joins several concepts of one mention or term in one field.
 CONCEPT_SEPARATOR = "|"
 DOUBLE_PIPE = "||"  # between the columns of XL-BEL's files
@@ -942,8 +944,6 @@ def write_with_columns(
 # -------------------------------------------------------------------------------------------------
 # Excel workbooks (.xlsx): rows of strings with their row numbers, and the writer.
 
-# What databases write for nothing, in lower case.
-NOTHING = ("", "null", "na", "\\n")
 # What spreadsheets show in the place of a value, in English, German, French and other languages.
 SPREADSHEET_ERRORS = frozenset(
     "#n/a #ref! #name? #value! #div/0! #num! #null! #spill! #calc! #getting_data #n/d #nd"

@@ -113,7 +113,7 @@ def test_what_was_loaded_is_told_on_stderr(tmp_path, capsys):
     assert encoder.settings.cleaning == "paper"
     printed = capsys.readouterr()
     assert printed.out == "" and "EncoderSettings" not in printed.err
-    assert "by pooling mean, cleaning paper, at most 7 tokens\n" in printed.err
+    assert "model: pooling mean, cleaning paper, terms cut at 7 tokens\n" in printed.err
 
 
 def test_auto_is_the_arithmetic_that_training_takes(tmp_path, monkeypatch):

@@ -246,7 +246,7 @@ def test_a_dictionary_in_other_languages_is_warned_of(files, tiny_folder, monkey
     arguments = ("--model", model, "--json", files / "out.json", "--dictionary", release)
     assert 0 == run(*arguments, "--benchmark", f"mine={files / 'mine.tsv'}")
     err = capsys.readouterr().err
-    assert "cleaning none, at most 32 tokens; trained on terms in ENG\n" in err
+    assert "cleaning none, terms cut at 32 tokens; trained on terms in ENG\n" in err
     assert "warning: 1 of 2 terms of the dictionary are in FRE; the encoder was trained on" in err
 
 
@@ -484,7 +484,7 @@ def test_what_it_measures_normalize_uses(folder, evaluate_of_evaluate_cutoffs, c
     assert evaluate_of_evaluate_cutoffs("--cutoffs", "model/cutoffs.json") == 0
     said = capsys.readouterr()
     assert "acc@1" in said.out, "the scores are told, too"
-    assert "GER: " in said.err and "letters count" in said.err
+    assert "GER: " in said.err and " right with letters at weight " in said.err
     assert "cut-offs: model/cutoffs.json" in said.err
     found = Cutoffs.read(folder / "model" / CUTOFFS.file)
     assert list(found.tables) == [ALL, "ENG", "GER"]

@@ -54,6 +54,7 @@ def test_names_of_other_languages_come_to_the_english_one(encoder, tmp_path):
     assert build.main([str(word) for word in words]) == 0
     words = ["train", "--recipe", "small_all", "--init", encoder, "--data", tmp_path / "data"]
     words += ["--out", tmp_path / "run", "--eval-steps", 0, "--triplets", 4, "--dropout", 0]
+    words += ["--learning-rate", 1e-3]
     words += ["--steps", 150, "--warmup-steps", 15, "--save-steps", 150]
     assert main([str(word) for word in words]) == 0
     words = ["export", "--checkpoint", tmp_path / "run", "--out", tmp_path / "export"]

@@ -36,6 +36,7 @@ from coder_jax.mapping.normalizer import read_abbreviations
 from coder_jax.report.build import _load_subject
 from coder_jax.report.curves import training_panels
 from coder_jax.report.results import read_results, result_tables
+from coder_jax.systems.teacher import open_teacher
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import (
     read_extra,
@@ -172,6 +173,12 @@ def normalized(folder):
     return status, printed.getvalue()
 
 
+def teacher(folder):
+    """Which row of a file each term of the dataset has."""
+    found = open_teacher(folder / "v.npy", folder / "data")
+    return found.row_of_term.tolist(), found.width
+
+
 # In a file of another library's format a value may be left out, or be of another type.
 OTHERS = ("*",)
 # Name, file, how it is read, whether its bytes are spoiled, keys whose values are only shown.
@@ -206,6 +213,8 @@ FILES = {
     "length": ("plain/sentence_bert_config.json", plain, False, ()),
     "about vectors": ("v.npy.json", normalized, False, ()),
     "vectors": ("v.npy", normalized, True, ()),
+    "about vectors of a teacher": ("v.npy.json", teacher, False, ("encoder",)),
+    "vectors of a teacher": ("v.npy", teacher, True, ()),
     "results": ("results.json", results, False, ("scoring", "versions", "intervals")),
     "mentions": ("data/heldout/mentions.tsv", mentions, True, ()),
     "dictionary": ("data/heldout/dictionary.tsv", dictionary, True, ()),

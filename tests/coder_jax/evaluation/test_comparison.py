@@ -89,6 +89,18 @@ def test_mcnemar_as_scipy_has_it():
     assert found.interval == pytest.approx([middle - half, middle + half], abs=0.012)
 
 
+def test_a_thousandth_of_a_mention_is_not_a_mention():
+    """An encoder for which all terms tie has a little of each mention, and is worse."""
+
+    def against(right):
+        some, none = np.repeat([1.0, 0.0], [right, 200 - right]), np.full(200, 1e-3)
+        return _difference("acc@1", [{"acc@1": some}], [{"acc@1": none}], 0)
+
+    half = against(100)
+    assert (half.won, half.lost) == (100, 100) and half.p < 1e-3 and half.a > half.b
+    assert against(2).p > 0.3, "two mentions more, of 200"
+
+
 def test_permutations_as_all_of_them():
     changes = np.array([0.5, -0.25, 0.5, 0.8, 0.0, 0.25, 0.1])
     signs = np.array(list(itertools.product([-1, 1], repeat=len(changes))))

@@ -132,6 +132,10 @@ def test_what_is_searched(corpus):
     benchmark = read_benchmark("quaero", corpus, dictionary=DICTIONARY)
     assert "gene" not in benchmark.dictionary.terms, "no mention is of this group"
     assert len(benchmark.dictionary.terms) == 7
+    assert [*benchmark.dictionaries()] == [DICTIONARY], "other sets may share its vectors"
+    genes = DICTIONARY.with_names([(f"gene {n}", DICTIONARY.concepts[-1]) for n in range(9)])
+    (searched,) = read_benchmark("quaero", corpus, dictionary=genes).dictionaries()
+    assert searched.terms == benchmark.dictionary.terms, "a few of many"
     keys = benchmark.keys("terms")
     assert {"douleurs du dos", "liver metastasis"} <= set(keys) and len(keys) == len(set(keys))
     with pytest.raises(

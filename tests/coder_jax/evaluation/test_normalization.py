@@ -64,6 +64,10 @@ def test_record_names_the_whole_protocol():
     assert of_xl_bel.scoring["acc@k"].startswith("k concepts; SapBERT's evaluation")
     header, (row, *_) = Mentions.table([record], options_with(k=(1,)))
     assert row.cells[header.index("folds")] == "2"
+    assert "tied" not in header and len(row.cells) == len(header)  # columns of ties need a tie
+    tied = dataclasses.replace(record, counts=record.counts | {"tied": 1})
+    header, (row, *_) = Mentions.table([tied, record], options_with(k=(1,)))
+    assert row.cells[header.index("tied") :] == ["1", row.cells[-2], "2"]
     assert {"python", "jax", "numpy"} <= record.versions.keys()
     assert record.date.endswith("+00:00")
     with pytest.raises(BadInput, match="found results without those of the reachable mentions"):

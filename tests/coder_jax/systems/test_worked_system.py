@@ -56,9 +56,11 @@ def test_the_loss_is_the_formula(written):
     assert value == 0 and np.isfinite(gradient).all()
 
 
-def test_the_system_trains_exports_and_is_reported(written, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(recipes._SYSTEMS, "info_nce", written.InfoNceSystem)
-    monkeypatch.setitem(recipes.RECIPES, "info_nce", written.info_nce)
+def test_the_system_trains_exports_and_is_reported(repo, written, tmp_path, monkeypatch, capsys):
+    text = (repo / "CONTRIBUTING.md").read_text()
+    tables = re.search(r"Add `InfoNceSystem` to `(\w+)` and `info_nce` to `(\w+)`", text)
+    monkeypatch.setitem(getattr(recipes, tables[1]), "info_nce", written.InfoNceSystem)
+    monkeypatch.setitem(getattr(recipes, tables[2]), "info_nce", written.info_nce)
     model = licensed_model(tmp_path / "bert")
     flags = ["--recipe", "info_nce", "--temperature", "0.1", "--groups", "2", "--triplets", "8"]
     flags += ["--names", "distinct", "--row-length", "64", "--steps", "3", "--warmup-steps", "1"]

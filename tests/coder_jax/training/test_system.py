@@ -475,7 +475,8 @@ def test_a_run_from_before_a_setting_is_the_one_with_its_neutral_value(
 def test_the_length_of_the_run_plans_its_rows(tmp_path, monkeypatch):
     asked = []
 
-    def source(*_, rows, run_steps, shapes):
+    def source(*_, rows, run_steps, shapes, teacher):
+        assert teacher is None
         asked.append((rows, run_steps, shapes))
 
     monkeypatch.setattr("coder_jax.systems.encoder_system.BatchMaker", source)

@@ -23,7 +23,7 @@ def test_command_on_rrf(model, tmp_path, capsys):
     release, out = write_release(tmp_path / "2020AA" / "META"), tmp_path / "umls"
     assert main(["--source", str(release), "--out", str(out), "--tokenizer", str(model)]) == 0
     printed = capsys.readouterr()
-    assert f"umls 2020AA: {out}" in printed.out
+    assert f"umls, release 2020AA: {out}" in printed.out
     for line in (
         "terms read 13",
         "terms dropped: suppressed, SUPPRESS=O 1",
@@ -307,7 +307,7 @@ def test_a_table_of_your_own_with_relations_beside_it(model, tmp_path, capsys, w
     command = ["--source", str(source), "--out", str(tmp_path / "out"), "--tokenizer", str(model)]
     assert main(command) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for line in ("own unknown: ", "terms read 4", "relations dropped: unknown concept 2"):
+    for line in ("own, release unknown: ", "terms read 4", "relations dropped: unknown concept 2"):
         assert line in printed, line
     dataset = open_dataset(tmp_path / "out", strings=True)
     assert dataset.terms == ["pain of limb", "limb pain", "pain", "douleur"]
