@@ -55,11 +55,11 @@ of the dictionary is one concept. Similarity is the score that orders the candid
 a ranker about 0.9 for all of them, with one the mean of that and the ranker's probability. The
 dictionary may be code<TAB>name, as code.txt of CHIP-2019 is.
 
-A ranker that was trained with --broader answers with the first candidate if it is more probably the
-concept than not ("near"); else with the candidate that is most probably broader than what is meant
-("broader"), and else not at all. --cutoffs says what its probabilities are worth, from `evaluate
---ranker ... --cutoffs FILE`, and --precision 0.9 then leaves out what is less sure. A ranker that
-reads concepts (--reads concept) learns what is broader from a --dictionary that is a dataset.
+A ranker that was trained with --broader answers with the first candidate if that is more probably
+the concept than not ("near"); else with the candidate that is most probably broader than what is
+meant, if that is more probable than not ("broader"); else not at all. With --cutoffs, a file of
+`evaluate --ranker ... --cutoffs FILE`, the measured confidence takes the place of the probability,
+and with --precision 0.9 it must be as high as makes 9 of 10 answers right.
 
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
@@ -96,6 +96,7 @@ from coder_jax.commands.answering import (
     chosen_context_rules,
     chosen_dictionary,
     make_normalizer,
+    rules_of_ranker,
 )
 from coder_jax.commands.arguments import (
     Fusion,
@@ -122,7 +123,6 @@ from coder_jax.mapping.coded_list import (
 from coder_jax.mapping.context import ContextNormalizer
 from data_pipeline import process
 from data_pipeline.files.buckets import check_not_input, check_output
-from data_pipeline.files.identity import DATASET, is_of_kind
 from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
@@ -147,7 +147,6 @@ if TYPE_CHECKING:
     from coder_jax.mapping.coded_list import Answer, Decision
     from coder_jax.mapping.normalizer import SameStringNormalizer
     from coder_jax.systems.mlnorm.classifier import ClassNormalizer, ConceptClassifier
-    from coder_jax.systems.recall_rank.ranking import RankerRules
     from data_pipeline.dataset.dictionary import Dictionary
     from data_pipeline.files.tables import Table
 
@@ -404,7 +403,8 @@ def _check_kind(options: NormalizeOptions) -> None:
 def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
     of_terms = ["candidates", "dictionary_vectors"]
-    of_terms += [] if options.ranker else ["precision", "cutoffs"]  # also measured of a ranker
+    if options.by_classes or not options.ranker:  # they are measured of a ranker, too
+        of_terms = ["precision", *of_terms, "cutoffs"]
     given = [name for name in of_terms if getattr(options, name) is not None]
     given += ["learn"] if options.learn else []
     if given:
@@ -535,59 +535,12 @@ def _normalizer_of(
             dictionary,
             options.ranking(options.fusion),
             threshold=least,
-            rules=_rules_of_ranker(options),
-            hierarchy=_hierarchy(options.dictionary),
+            rules=rules_of_ranker(options, len(dictionary.terms)),
+            path=options.dictionary or "",
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )
     return make_normalizer(options, dictionary, abbreviations, names)
-
-
-def _hierarchy(dictionary: str | None) -> Path | None:
-    """The dictionary as a folder, if it is a dataset, which has relations."""
-    is_dataset = bool(dictionary) and is_of_kind(Path(str(dictionary)) / DATASET.file, DATASET)
-    return Path(str(dictionary)) if is_dataset else None
-
-
-def _rules_of_ranker(options: NormalizeOptions) -> RankerRules | None:
-    """What a ranker must be sure of, as --cutoffs measured it; None without --cutoffs.
-
-    Raises:
-      BadInput: a precision without cut-offs, cut-offs of something else, or a precision that no
-        answer reached.
-    """
-    from coder_jax.mapping.confidence import ALL, BROADER, Cutoffs, cutoff_for
-    from coder_jax.mapping.normalizer import Rule
-    from coder_jax.systems.recall_rank.ranking import RankerRules
-
-    if options.cutoffs is None:
-        if options.precision is not None:
-            raise BadInput(
-                "--precision: found no --cutoffs; expected what was measured of this ranker: "
-                "python -m coder_jax evaluate --model ... --ranker ... --benchmark NAME=MENTIONS "
-                "--cutoffs FILE --json OUT"
-            )
-        return None
-    measured = Cutoffs.read(options.cutoffs)
-    if not measured.rules or measured.candidates is not None:
-        raise BadInput(
-            f"--cutoffs {options.cutoffs}: found what was measured without a ranker; expected the "
-            "file of `evaluate --ranker ... --cutoffs FILE` on a folder of mentions"
-        )
-    rules = {}
-    for name in (ALL, BROADER):
-        if name not in measured.rules:
-            rules[name] = Rule(least_similarity=2.0)  # never
-        elif options.precision is None:
-            rules[name] = Rule(-1.0, measured.rules[name].confidence, 0.5)
-        else:
-            least = cutoff_for(measured.tables[name], options.precision)
-            what = "the same concept" if name == ALL else "a broader one"
-            tell(f"{what}: {f'from confidence {least:.3f} on' if least else 'never sure enough'}")
-            rules[name] = Rule(
-                -1.0, measured.rules[name].confidence, 2.0 if least is None else least
-            )
-    return RankerRules(rules[ALL], rules[BROADER])
 
 
 def _check_of_stages(options: NormalizeOptions) -> None:

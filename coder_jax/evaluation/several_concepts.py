@@ -231,69 +231,69 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 
 _KINDS = ("exact", "broader", "neither")
 _LEAST = 0.5  # probability of an answer, where no cut-offs were measured
-_BINS = 10
 
 
 @dataclass(frozen=True)
 class ThreeAnswers:
-    """What a ranker says of some cases; all arrays are [n].
+    """What a ranker says of n cases.
 
     Attributes:
-      truth: int, a place in _KINDS: the best answer that the candidates have.
-      exact, exact_margin, is_exact: the probability that the first candidate is the concept, by how
-        much it is larger than those of all others, and whether it is the concept.
-      broader, broader_margin, is_broader: the same of the candidate that is most probably broader.
+      truth: int [n], a place in _KINDS: the best answer that the candidates have.
+      exact: float [n, 3]; the probability that the first candidate is the concept, its lead
+        (`lead_of`), and 1 if it is, else 0.
+      broader: float [n, 3]; likewise of the candidate that is most probably broader.
     """
 
     truth: np.ndarray
     exact: np.ndarray
-    exact_margin: np.ndarray
-    is_exact: np.ndarray
     broader: np.ndarray
-    broader_margin: np.ndarray
-    is_broader: np.ndarray
 
     @classmethod
     def of(
         cls,
         concepts_MK: np.ndarray,
         exact_MK: np.ndarray,
-        broader_MK: np.ndarray,
-        gold: Sequence[Collection[int]],
+        broader_MK: np.ndarray | None,
         broader_of: Callable[[Iterable[int]], Collection[int]],
+        gold: Sequence[Collection[int]],
     ) -> Self:
         """The cases of M mentions with K candidates.
 
         Args:
           concepts_MK: candidates, best first.
-          exact_MK, broader_MK: what the ranker says of each.
-          gold: of each mention.
+          exact_MK, broader_MK: what the ranker says of each; None: it does not know.
           broader_of: the concepts that are broader than some.
+          gold: of each mention; those of one concept are cases.
         """
-        cases = []
+        if broader_MK is None:
+            broader_MK = np.zeros_like(exact_MK)
+        truth: list[int] = []
+        exact: list[tuple[float, float, bool]] = []
+        broader: list[tuple[float, float, bool]] = []
         for row, concepts in enumerate(gold):
             if len(concepts) != 1 or -1 in concepts:
                 continue
-            wider, found = broader_of(concepts), concepts_MK[row]
-            is_gold = np.isin(found, list(concepts))
-            is_wider = np.isin(found, list(wider))
-            for kept in ([is_gold | True] if is_gold.any() else []) + [~is_gold]:
+            is_gold = np.isin(concepts_MK[row], list(concepts))
+            is_wider = np.isin(concepts_MK[row], list(broader_of(concepts)))
+            whole = np.ones(len(is_gold), bool)
+            for kept in [whole, ~is_gold] if is_gold.any() else [whole]:
                 if not kept.any():
                     continue
-                exact, broader = exact_MK[row][kept], broader_MK[row][kept]
-                best = int(broader.argmax())
-                truth = 0 if is_gold[kept].any() else 1 if is_wider[kept].any() else 2
-                cases.append(
-                    (truth, exact[0], lead_of(exact, 0), is_gold[kept][0])
-                    + (broader[best], lead_of(broader, best), is_wider[kept][best])
-                )
-        columns = [np.array(column) for column in zip(*cases, strict=True)]
-        return cls(*columns) if columns else cls(*[np.zeros(0)] * 7)
+                own, wider = is_gold[kept], is_wider[kept]
+                truth.append(0 if own.any() else 1 if wider.any() else 2)
+                likely = exact_MK[row][kept]
+                exact.append((likely[0], lead_of(likely, 0), own[0]))
+                likely = broader_MK[row][kept]
+                best = int(likely.argmax())
+                broader.append((likely[best], lead_of(likely, best), wider[best]))
+        columns = [np.array(cases, np.float64).reshape(-1, 3) for cases in (exact, broader)]
+        return cls(np.array(truth, int), *columns)
 
     @property
     def said(self) -> np.ndarray:
         """int [n]: the kind of each answer: the first with a probability of a half."""
-        return np.where(self.exact >= _LEAST, 0, np.where(self.broader >= _LEAST, 1, 2))
+        broader = np.where(self.broader[:, 0] >= _LEAST, 1, 2)
+        return np.where(self.exact[:, 0] >= _LEAST, 0, broader)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -306,28 +306,14 @@ class ThreeAnswers:
 
     @property
     def scores(self) -> dict[str, float | None]:
-        """Shares right (kind and concept) of all cases and of each kind; calibration errors."""
-        right = np.where(self.said == 0, self.is_exact, self.is_broader & (self.truth == 1))
-        right = np.where(self.said == 2, self.truth == 2, right).astype(bool)
-        groups = {"three answers": np.ones(len(right), bool)}
+        """Shares right (kind and concept) of all cases, and of those of each kind."""
+        is_broader = (self.broader[:, 2] > 0) & (self.truth == 1)
+        right = np.choose(self.said, [self.exact[:, 2] > 0, is_broader, self.truth == 2])
+        groups = {"three answers": self.truth >= 0}
         groups |= {f"three answers: {kind}": self.truth == one for one, kind in enumerate(_KINDS)}
-        found = {
+        return {
             name: Share(int(right[of].sum()), int(of.sum())).value for name, of in groups.items()
         }
-        return {
-            **found,
-            "calibration error: exact": _calibration_error(self.exact, self.is_exact),
-            "calibration error: broader": _calibration_error(self.broader, self.is_broader),
-        }
-
-
-def _calibration_error(probability: np.ndarray, right: np.ndarray) -> float | None:
-    """Mean over cases of |probability - share right| of their tenth of the probabilities."""
-    if not len(right):
-        return None
-    place = np.minimum((probability * _BINS).astype(int), _BINS - 1)
-    totals = (np.bincount(place, values, _BINS) for values in (probability, right))
-    return float(np.abs(np.subtract(*totals)).sum() / len(right))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -376,7 +362,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           finds candidates by their characters, without a model. mentions/s counts the distinct
           mentions that a generator finds candidates for in a second: it encodes and searches them,
           with the names' vectors and the compiled encoder at hand, without the ranker. Of a ranker
-          that also tells what is broader, the JSON has how often the right one of three answers is
+          trained with --broader the JSON also says how often the right one of three answers is
           given (the concept, a broader one, neither), each mention of one concept counted twice:
           with its candidates, and as if the dictionary lacked its concept.\
 """

@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 
 if TYPE_CHECKING:  # they bring jax, which --help does not wait for
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Confidence, Normalizer
+    from coder_jax.mapping.normalizer import Confidence, Normalizer, SameStringNormalizer
 
 # -------------------------------------------------------------------------------------------------
 # Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
@@ -35,7 +35,8 @@ if TYPE_CHECKING:  # they bring jax, which --help does not wait for
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
-BROADER = "broader"  # likewise: the answers of a ranker that are broader concepts
+BROADER = "broader"  # likewise, of a ranker: the answers that are broader than what is meant
+RANKER = "ranker"  # in place of a kind of candidates: measured are a ranker's probabilities
 _DIGITS = 4  # of a cut-off
 # A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
@@ -340,19 +341,8 @@ def measured_cutoffs(
     Raises:
       BadInput: fewer than _LEAST_MENTIONS mentions are left.
     """
-    from coder_jax.mapping.normalizer import why_unanswerable
-
-    exact, spelt = normalizer.exact(mentions), normalizer.misspelt(mentions)
-    kept = [
-        row
-        for row, mention in enumerate(mentions)
-        if not exact[row] and not spelt[row] and not why_unanswerable(mention)
-    ]
-    if len(kept) < _LEAST_MENTIONS:
-        raise BadInput(
-            f"found {len(kept)} mentions that are no strings of the dictionary; expected "
-            f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
-        )
+    kept = no_strings_of(normalizer, mentions)
+    _check_enough(len(kept))
     strings = [mentions[row] for row in kept]
     concepts = [set(split_concepts(gold[row])) for row in kept]
     of_language = np.array([languages[row] if languages else "" for row in kept])
@@ -372,6 +362,26 @@ def measured_cutoffs(
         )
     described = {"candidates": normalizer.candidates.kind, **(measured_on or {})}
     return Cutoffs(tables, described, rules)
+
+
+def no_strings_of(normalizer: SameStringNormalizer, mentions: Sequence[str]) -> list[int]:
+    """The places of the mentions that are looked up further than as strings of the dictionary."""
+    from coder_jax.mapping.normalizer import why_unanswerable
+
+    exact, spelt = normalizer.exact(mentions), normalizer.misspelt(mentions)
+    return [
+        row
+        for row, mention in enumerate(mentions)
+        if not exact[row] and not spelt[row] and not why_unanswerable(mention)
+    ]
+
+
+def _check_enough(mentions: int) -> None:
+    if mentions < _LEAST_MENTIONS:
+        raise BadInput(
+            f"found {mentions} mentions that are no strings of the dictionary; expected "
+            f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
+        )
 
 
 def _of_language(normalizer: Normalizer, mentions: Sequence[str], gold: Sequence[set[str]]):
@@ -402,30 +412,25 @@ def lead_of(probabilities: np.ndarray, place: int) -> float:
     return float(probabilities[place] - np.delete(probabilities, place).max(initial=0.0))
 
 
-def cutoffs_of_ranker(
-    answers: Mapping[str, tuple[np.ndarray, ...]],
-    measured_on: Mapping[str, Any],
-) -> Cutoffs:
+def cutoffs_of_ranker(answers: Mapping[str, np.ndarray], measured_on: Mapping[str, Any]) -> Cutoffs:
     """The cut-offs of a ranker's answers, which are of probabilities in place of similarities.
 
     Args:
-      answers: ALL, that a candidate is the concept, and perhaps BROADER: (probabilities, margins,
-        whether they are right) of n cases.
+      answers: by ALL, that a candidate is the concept, and perhaps BROADER: float [n, 3], the
+        probability, the lead and whether it is right of each case.
       measured_on: see `Cutoffs`.
 
     Raises:
       BadInput: too few cases.
     """
-    found = {}
-    for name, (probabilities, margins, right) in answers.items():
-        if len(right) < _LEAST_MENTIONS:
-            raise BadInput(
-                f"found {len(right)} mentions of one concept; expected {_LEAST_MENTIONS} or more "
-                "to measure cut-offs on: give more mentions"
-            )
-        found[name] = _table_and_rule(probabilities, margins, right, 0.0)
+    _check_enough(min(map(len, answers.values())))
+    found = {
+        name: _table_and_rule(likely, leads, right > 0, 0.0)
+        for name, (likely, leads, right) in ((name, one.T) for name, one in answers.items())
+    }
     tables = {name: table for name, (table, _) in found.items()}
-    return Cutoffs(tables, dict(measured_on), {name: rule for name, (_, rule) in found.items()})
+    rules = {name: rule for name, (_, rule) in found.items()}
+    return Cutoffs(tables, {"candidates": RANKER, **measured_on}, rules)
 
 
 def _with_errors(

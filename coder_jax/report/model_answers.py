@@ -21,7 +21,7 @@ from coder_jax.systems.recall_rank.ranking import (
     mean_probabilities,
     ranked,
 )
-from data_pipeline.batches.mentions import concept_texts
+from data_pipeline.batches.mentions import said_of_names
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import (
     UNREACHABLE,
@@ -152,17 +152,17 @@ def candidate_answers(
     else:
         names = generator.encode_names(data.names.strings, progress=True, cache=cache)
         lists = generator.lists(mentions, names, data.name_concepts, CANDIDATES)
-    texts: list[str] = []
+    said: list[str] = []
     if any("concept" in one.reads for one in rankers):
-        parents = data.parent_start, data.parents
-        texts = concept_texts(data.names.strings, data.name_start(), *parents)
+        of = data.name_concepts, data.parent_start, data.parents
+        said = said_of_names(data.names.strings, *of)
     probability = mean_probabilities(
         rankers,
         data.names.strings,
         mentions,
         lists,
         contexts=[split.contexts[row] for row in rows.tolist()] if split.contexts else (),
-        said_of=(lambda name: texts[data.name_concepts[name]]) if texts else None,
+        concepts=said,
     )
     gold = [split.gold_sets()[row] for row in rows.tolist()]
     alone, both = (ranked(lists, data.name_concepts, one).answers() for one in (None, probability))

@@ -24,7 +24,8 @@ from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
-from coder_jax.mapping.confidence import ALL, BROADER, cutoffs_of_ranker
+from coder_jax.mapping.confidence import ALL, BROADER, cutoffs_of_ranker, no_strings_of
+from coder_jax.mapping.normalizer import Rule
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
@@ -42,7 +43,6 @@ from coder_jax.systems.recall_rank.candidates import (
 from coder_jax.systems.recall_rank.ranking import (
     RANKER,
     Choice,
-    RankerRules,
     RecallAndRank,
     StagedNormalizer,
     TermRanker,
@@ -72,10 +72,9 @@ from coder_jax.training.run_folder import (
     typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
-from data_pipeline.batches.kinship import broader_among
-from data_pipeline.batches.mentions import concept_texts
+from data_pipeline.batches.kinship import broader_in
+from data_pipeline.batches.mentions import said_of_names
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.dataset.mentions import starts
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
 from data_pipeline.process import BadInput, tell
@@ -384,8 +383,8 @@ def staged_normalizer(
     by: Choice,
     *,
     threshold: float = 0.0,
-    rules: RankerRules | None = None,
-    hierarchy: Path | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    path: str = "",
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
@@ -397,7 +396,7 @@ def staged_normalizer(
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
         threshold, rules, abbreviations: of `StagedNormalizer`.
-        hierarchy: dataset folder that says which concepts are broader, for rankers that read it.
+        path: of the dictionary, for rankers that read what is broader.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -413,12 +412,8 @@ def staged_normalizer(
     stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
     if any("concept" in ranker.reads for ranker in stages.rankers):
         number = {one: place for place, some in enumerate(concepts) for one in some}
-        above = (
-            broader_among(hierarchy, number, len(concepts)) if hierarchy else [()] * len(concepts)
-        )
-        name_start = np.searchsorted(of_name, np.arange(len(concepts) + 1))
-        parents = np.array([one for some in above for one in some], np.int32)
-        stages.concepts = concept_texts(names, name_start, starts(map(len, above)), parents)
+        parents = broader_in(path, number, len(concepts))
+        stages.concepts = said_of_names(names, of_name, *parents)
     if any("context" in ranker.reads for ranker in stages.rankers):
         tell("warning: the ranker was trained with the text around mentions, and here it has none")
     stages.encode_names(progress=True)
@@ -483,60 +478,57 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
-        cutoffs: a file to write, with what the rankers' probabilities are worth, in the first way.
+        cutoffs: a file to write, with what the rankers' probabilities are worth, in the first way;
+            then the benchmarks have one dictionary.
         cache: as for `_load_stages`.
 
     Raises:
-        BadInput: cut-offs without a ranker, or of too few mentions.
+        BadInput: cut-offs of too few mentions.
     """
-    if cutoffs and not rankers:
-        raise BadInput(
-            "--cutoffs: found a folder of mentions and no --ranker; expected a ranker, whose "
-            "probabilities are measured, or other mentions: a table of mention and concept"
-        )
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
-    cases: list[ThreeAnswers] = []
+    measured: dict[str, list[np.ndarray]] = {}
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
-        names, concepts = one.dictionary.terms, one.data.name_concepts
-        data = one.data
+        data, names, mentions = one.data, one.dictionary.terms, one.mentions
+        concepts, gold = data.name_concepts, one.split.gold_sets()
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
         if any("concept" in ranker.reads for ranker in stages.rankers):
-            parents = data.parent_start, data.parents
-            stages.concepts = concept_texts(names, data.name_start(), *parents)
+            stages.concepts = said_of_names(names, concepts, data.parent_start, data.parents)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
-        tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
+        tell(f"{one.name}: {len(mentions):,} mentions, {len(names):,} names{with_rankers}")
         contexts = list(one.split.contexts)
-        lists, probabilities = stages.scored(one.mentions, contexts=contexts, progress=True)
-        speed = _mentions_per_s(stages, one.mentions)
+        lists, probabilities = stages.scored(mentions, contexts=contexts, progress=True)
+        speed = _mentions_per_s(stages, mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
             three = None
             if found.rank is not None:
-                broader = np.zeros_like(found.rank) if found.broader is None else found.broader
-                shares, gold = (found.rank, broader), one.split.gold_sets()
-                three = ThreeAnswers.of(found.concepts, *shares, gold, data.broader)
-                cases += [three] if by == choices[0] else []
-            three = None if found.broader is None else three
+                said = found.concepts, found.rank, found.broader, data.broader
+                three = None if found.broader is None else ThreeAnswers.of(*said, gold)
+            if cutoffs and by == choices[0]:
+                asked = set(no_strings_of(StagedNormalizer(stages, (), one.dictionary), mentions))
+                left = [of if row in asked else () for row, of in enumerate(gold)]
+                cases = ThreeAnswers.of(*said, left)
+                measured.setdefault(ALL, []).append(cases.exact)
+                if three is not None:
+                    measured.setdefault(BROADER, []).append(cases.broader)
             how = answers, by.fused, speed, three
             records.append(one.score_answers(found.concepts, found.counts, protocol, *how))
     if cutoffs:
-        columns = {ALL: ("exact", "exact_margin", "is_exact")}
-        if three:
-            columns[BROADER] = ("broader", "broader_margin", "is_broader")
-        measured = {
-            name: tuple(np.concatenate([getattr(one, part) for one in cases]) for part in parts)
-            for name, parts in columns.items()
+        about = {
+            "model": " + ".join(models),
+            "ranker": " + ".join(rankers),
+            "dictionary": benchmarks[0].dictionary.description,
         }
-        about = {"model": " + ".join(models), "ranker": " + ".join(rankers)}
-        cutoffs_of_ranker(measured, about).write(cutoffs)
+        answers_of = {name: np.concatenate(some) for name, some in measured.items()}
+        cutoffs_of_ranker(answers_of, about).write(cutoffs)
         tell(f"cut-offs: {cutoffs}")
     return records
 

@@ -12,6 +12,7 @@ import numpy as np
 from data_pipeline.batches.order import below, mix
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.files.identity import DATASET, is_of_kind
 from data_pipeline.process import BadInput
 
 _PARENT, _GRANDPARENT, _OTHERWISE = 1, 2, 3
@@ -53,57 +54,49 @@ class _Adjacent:
         return np.where(counts > 0, self.others[nth].astype(np.int64), -1)
 
 
+def _steps_up(dataset: TripletDataset) -> tuple[np.ndarray, np.ndarray]:
+    """(children, parents): int [n] each, of the relations PAR and CHD."""
+    rel = np.array([label.partition("|")[0] for label in dataset.manifest.relations] or [""])
+    up, down = (np.isin(dataset.relations, np.flatnonzero(rel == name)) for name in ("PAR", "CHD"))
+    children = np.concatenate([dataset.heads[up], dataset.tails[down]])
+    return children, np.concatenate([dataset.tails[up], dataset.heads[down]])
+
+
 def _parents(dataset: TripletDataset, flag: str) -> _Adjacent:
     """The parents of each concept.
 
     Raises:
         BadInput: if the dataset has no hierarchy; `flag` is what needs it.
     """
-    rel = np.array([label.partition("|")[0] for label in dataset.manifest.relations] or [""])
-    up, down = (np.isin(dataset.relations, np.flatnonzero(rel == name)) for name in ("PAR", "CHD"))
-    if not (up.any() or down.any()):
+    children, parents = _steps_up(dataset)
+    if not children.size:
         raise BadInput(
             f"{flag} needs a hierarchy, and {dataset.folder} has no relation of the kind PAR or "
             "CHD; leave it out, or build with relations (not with --relations of other kinds)"
         )
-    children = np.concatenate([dataset.heads[up], dataset.tails[down]])
-    parents = np.concatenate([dataset.tails[up], dataset.heads[down]])
     return _Adjacent(children, parents, dataset.term_start.size - 1)
 
 
-def broader_among(hierarchy: Path, number: Mapping[str, int], concepts: int) -> list[list[int]]:
-    """For each concept of a dictionary those that are a step broader, by the relations of a
-    dataset.
+def broader_in(
+    dictionary: str | Path, number: Mapping[str, int], concepts: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(parent_start, parents): what is a step broader than each concept (`MentionDataset`).
 
-    A way up over concepts that the dictionary lacks counts as one step.
+    Nothing is, where the dictionary is no dataset folder, or has no hierarchy.
 
     Args:
-        hierarchy: the dataset folder.
-        number: identifiers and codes of the dictionary -> concept.
-        concepts: how many it has.
-
-    Raises:
-        BadInput: no dataset, or one without a hierarchy.
+        dictionary: its path.
+        number: identifier -> concept.
+        concepts: how many there are.
     """
-    data = open_dataset(hierarchy, source=True)
-    assert data.cuis is not None and data.source is not None, "they were asked for"
-    above, source = _parents(data, "--hierarchy"), data.source
-    bounds = zip(data.cuis, source.code_start[:-1], source.code_start[1:], strict=True)
-    placed = [
-        {number[one] for one in (cui, *source.codes[first:last]) if one in number}
-        for cui, first, last in bounds
-    ]
-    found: list[dict[int, None]] = [{} for _ in range(concepts)]
-    for concept, places in enumerate(placed):
-        steps, seen = [concept] if places else [], {concept}
-        while steps:
-            next_steps = dict.fromkeys(above.of(np.array(steps))[1].tolist())
-            steps = [one for one in next_steps if one not in seen and not placed[one]]
-            seen.update(steps)
-            wider = {place for one in next_steps for place in placed[one]} - places
-            for place in places:
-                found[place] |= dict.fromkeys(sorted(wider))
-    return [list(some) for some in found]
+    steps = np.zeros((2, 0), np.int64)
+    if is_of_kind(Path(dictionary) / DATASET.file, DATASET):
+        dataset = open_dataset(dictionary, strings=True)
+        place = np.array([number.get(cui, -1) for cui in dataset.cuis or []])
+        steps = place[np.stack(_steps_up(dataset))]
+    children, parents = steps[:, (steps >= 0).all(axis=0)]
+    found = _Adjacent(children, parents, concepts)
+    return found.start, found.others
 
 
 class Ancestors:

@@ -40,6 +40,7 @@ from data_pipeline.dataset.mentions import (
     candidate_rows,
     open_mentions,
     read_lists,
+    starts,
     token_table,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer
@@ -523,7 +524,7 @@ class _Drawing:
 NEGATIVES, NAMES = "negatives.npy", "names.npy"
 _AGAIN = "it is damaged: begin another run"
 MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
-_NAME = ORDER + 1  # a stream of random numbers
+_NAME, _SIBLING = ORDER + 1, ORDER + 2  # streams of random numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -799,58 +800,66 @@ def inputs_of(table: TokenTable) -> Inputs:
 #     [CLS] probes mention [SEP] context [SEP] candidate [SEP] is a ...; also ... [SEP]
 
 More = Literal["context", "concept"]
-LONGEST_MORE = 40  # tokens, [CLS] and [SEP] included
+_LONGEST_MORE = 40  # tokens, [CLS] and [SEP] included
 _PARENTS_READ, _NAMES_READ = 2, 4
 
 
-def followed(strings: Inputs, more: Inputs, of: np.ndarray) -> Inputs:
-    """Each string with another one behind it, as a ranker reads both.
+def with_more(
+    strings: Inputs,
+    more: Sequence[str],
+    tokenizer: Tokenizer,
+    cleaning: str,
+    keywords: KeywordVocabulary,
+) -> Inputs:
+    """Strings, each with what is read beside it.
 
     Args:
         strings: n of them.
-        more: any number.
-        of: int [n], which of these belongs to each.
+        more: [n], "" where nothing is known; () if nothing is known of any.
+        tokenizer, cleaning, keywords: by which the strings were tokenized.
     """
-    (tokens, start, kinds), (more_tokens, more_start, more_kinds) = strings, more
-    parts = []
-    for row, other in enumerate(of.tolist()):
-        # Without its [CLS]; an empty string has no more than [SEP], and adds nothing.
-        first, last = more_start[other] + 1, more_start[other + 1]
-        parts.append((slice(start[row], start[row + 1]), slice(first, last * (last - first > 1))))
-    both = [(tokens[own], more_tokens[added]) for own, added in parts]
-    of_kinds = [(kinds[own], more_kinds[added]) for own, added in parts]
-    ends = np.cumsum([0, *(len(own) + len(added) for own, added in both)], dtype=np.int64)
-    none = np.zeros(0, np.int32)
-    return (
-        np.concatenate([none, *(part for pair in both for part in pair)]).astype(np.int32),
-        ends,
-        np.concatenate([none, *(part for pair in of_kinds for part in pair)]).astype(np.uint8),
+    if not any(more):
+        return strings
+    tokens, start, kinds = strings
+    if len(more) != len(start) - 1:
+        raise ValueError(f"found {len(more)} texts beside {len(start) - 1} strings")
+    number = {text: place for place, text in enumerate(dict.fromkeys(more))}
+    table, _ = token_table(
+        tokenizer, list(number), cleaning=cleaning, max_length=_LONGEST_MORE, keywords=keywords
     )
+    # Without their [CLS]; an empty text has no more than [SEP], and adds nothing.
+    lengths = np.diff(table.start)
+    kept = np.repeat(lengths > 2, lengths)
+    kept[table.start[:-1]] = False
+    ends = starts(np.where(lengths > 2, lengths - 1, 0))
+    beside = len(more) + np.array([number[text] for text in more])
+    bounds, (tokens, kinds) = joined(
+        _joined_starts([start, ends]),
+        np.stack([np.arange(len(more)), beside], axis=1).ravel(),
+        np.concatenate([tokens, table.tokens[kept]]),
+        np.concatenate([kinds, table.kinds[kept]]),
+    )
+    return tokens, bounds[::2], kinds
 
 
-def concept_texts(
-    names: Sequence[str], name_start: np.ndarray, parent_start: np.ndarray, parents: np.ndarray
+def said_of_names(
+    names: Sequence[str], name_concepts: np.ndarray, parent_start: np.ndarray, parents: np.ndarray
 ) -> list[str]:
-    """What a ranker reads of each concept: "is a respiratory disease; also asthma; bronchial
-    asthma".
+    """What a ranker reads of the concept of each name, [N]: "is a respiratory disease; also asthma;
+    bronchial asthma"; "" where it has one name and no concept is broader.
 
     Args:
-        names: of the dictionary, those of a concept one after the other.
-        name_start: int [C + 1].
-        parent_start, parents: of `MentionDataset`.
-
-    Returns:
-        [C]; "" of a concept with one name and none that is broader.
+        names, name_concepts, parent_start, parents: of `MentionDataset`.
     """
+    first = np.searchsorted(name_concepts, np.arange(len(parent_start)))
     texts = []
-    bounds = zip(name_start[:-1], name_start[1:], parent_start[:-1], parent_start[1:], strict=True)
-    for first, last, begin, end in bounds:
-        wider = [names[name_start[one]] for one in parents[begin:end][:_PARENTS_READ]]
-        own = [names[row] for row in range(first, min(last, first + _NAMES_READ))]
-        said = [f"is a {', '.join(wider)}"] if wider else []
-        said += [f"also {'; '.join(own)}"] if len(own) > 1 else []
+    for concept in range(len(parent_start) - 1):
+        above = parents[parent_start[concept] : parent_start[concept + 1]][:_PARENTS_READ]
+        own = range(first[concept], first[concept + 1])[:_NAMES_READ]
+        said = [f"is a {', '.join(names[first[one]] for one in above)}"] if len(above) else []
+        said += [f"also {'; '.join(names[row] for row in own)}"] if len(own) > 1 else []
         texts.append("; ".join(said))
-    return texts
+    return [texts[concept] for concept in name_concepts.tolist()]
 
 
 def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
@@ -899,16 +908,16 @@ def _share(a: int, b: int, free: int) -> tuple[int, int]:
 class RankSpec:
     """The batch of a step are some training mentions, each with one of its candidates.
 
-    Each (mention, candidate) comes once an epoch.
+    Each (mention, candidate) comes once an epoch. With `broader` there are pairs from the
+    hierarchy, too.
     """
 
     reads: tuple[More, ...] = ()
-    """What a pair has beside mention and candidate: context, the sentence of the mention; concept,
-    the candidate's other names and the concepts that are broader."""
+    """What the ranker reads beside mention and candidate: context, the sentence of the mention;
+    concept, the candidate's other names and the concepts that are broader. None: nothing."""
     broader: bool = False
-    """Learn three answers: the concept itself, a broader one, or neither. Each mention then also
-    comes with a name of each concept that is a step broader than its own, and with a name of a
-    concept below that, often a sibling. Needs data that was built with --hierarchy."""
+    """Learn three answers: the concept itself, a broader one, or neither. Needs
+    mentions whose dictionary is a dataset with relations."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
     pair_length: int = 128
@@ -940,6 +949,7 @@ class RankSpec:
         if self.reads:
             values["reads"] = f"mention, candidate, {', '.join(self.reads)}"
         if self.broader:
+            values["draw"] = "candidates and concepts above and beside"
             values["answers"] = "the same, broader or neither"
         return {**values, "without the fold": self.fold} if self.fold else values
 
@@ -1008,49 +1018,39 @@ class RankBatches(_MentionBatches):
         """BadInput where the data lacks what is to be read or learnt."""
         data, reads = self.dataset, self.spec.reads
         several = len(data.names) > len(data.concepts)
-        for wanted, found, remedy in (
-            (
-                "context" in reads and "--reads context",
-                any(data.splits["train"].contexts),
-                "contexts: give PubTator, or a table whose header names mention, cui, context",
-            ),
-            (
-                "concept" in reads and "--reads concept",
-                several or len(data.parents),
-                "second names and no broader concepts: there is nothing more to read of a concept",
-            ),
-            (
-                self.spec.broader and "--broader",
-                len(data.parents),
-                "broader concepts: build it with --hierarchy",
-            ),
-        ):
-            if wanted and not found:
-                raise BadInput(f"{wanted}: found that {self.folder} has no {remedy}")
+        if "context" in reads and not any(data.splits["train"].contexts):
+            flag = "--reads context"
+            lacks = "contexts: give PubTator, or a table whose header names mention, cui, context"
+        elif "concept" in reads and not (several or len(data.parents)):
+            flag, lacks = "--reads concept", "second names and no broader concepts; leave it out"
+        elif self.spec.broader and not len(data.parents):
+            flag = "--broader"
+            lacks = (
+                "broader concepts: build it with a dataset that has relations as --dictionary, and "
+                "--gold codes"
+            )
+        else:
+            return
+        raise BadInput(f"{flag}: found that {self.folder} has no {lacks}")
 
     def _rows_of_hierarchy(self) -> np.ndarray:
         """int64 [n, 2]: each training mention with a name of each concept that is a step broader
-        than its own, and with a name of a concept below that, which may be its own.
+        than its own, and with a name of a concept below that, often a sibling.
         """
-        data, random = self.dataset, np.random.default_rng(self.spec.seed)
-        start, parents, names = data.parent_start, data.parents, data.name_start()
-        below = np.repeat(np.arange(len(data.concepts)), np.diff(start))
-        order = np.argsort(parents, kind="stable")
-        below, child_start = (
-            below[order],
-            np.searchsorted(parents[order], np.arange(len(data.concepts) + 1)),
-        )
+        data, seed = self.dataset, self.spec.seed
+        order, concepts = np.argsort(data.parents, kind="stable"), np.arange(len(data.concepts))
+        children = np.repeat(concepts, np.diff(data.parent_start))[order]
+        child_start = np.searchsorted(data.parents[order], np.arange(len(concepts) + 1))
+        mentions, own = data.splits["train"].pairs()
+        bounds, (parents,) = joined(data.parent_start, own, data.parents)
 
-        def any_name(concept: int) -> int:
-            return int(random.integers(names[concept], names[concept + 1]))
+        def any_of(start: np.ndarray, rows: np.ndarray, stream: int) -> np.ndarray:
+            sizes = np.diff(start)[rows]
+            return start[rows] + random_below(sizes, np.arange(len(rows)), seed, stream)
 
-        rows = []
-        for mention, concept in zip(*data.splits["train"].pairs(), strict=True):
-            for parent in parents[start[concept] : start[concept + 1]].tolist():
-                children = below[child_start[parent] : child_start[parent + 1]]
-                sibling = int(children[random.integers(len(children))])
-                rows += [[mention, any_name(parent)], [mention, any_name(sibling)]]
-        return np.array(rows, np.int64).reshape(-1, 2)
+        siblings = children[any_of(child_start, parents, _SIBLING)]
+        names = any_of(data.name_start(), np.concatenate([parents, siblings]), _NAME)
+        return np.stack([np.tile(np.repeat(mentions, np.diff(bounds)), 2), names], axis=1)
 
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
         """int32 [n]: 1 for a gold concept of the mention, 2 for one that is broader (if that is
@@ -1098,33 +1098,22 @@ class RankBatches(_MentionBatches):
             split: of any mentions.
             rows: int [n, 2], the mention and the name of each pair.
         """
-        mentions = inputs_of(split.mentions)
-        if "context" in self.spec.reads:
-            contexts = split.contexts or [""] * len(split.mentions)
-            mentions = followed(mentions, self._more(contexts), np.arange(len(contexts)))
+        contexts = split.contexts if "context" in self.spec.reads else ()
+        mentions = self._with(split.mentions, contexts)
         return pairs_of(mentions, self._names, rows, self.probes, self.spec.pair_length)
 
     @cached_property
     def _names(self) -> Inputs:
         """The names of the dictionary, as they stand in pairs."""
-        data, names = self.dataset, inputs_of(self.dataset.names)
-        if "concept" not in self.spec.reads:
-            return names
-        texts = concept_texts(
-            data.names.strings, data.name_start(), data.parent_start, data.parents
-        )
-        return followed(names, self._more(texts), data.name_concepts)
+        data, more = self.dataset, list[str]()
+        if "concept" in self.spec.reads:
+            of = data.name_concepts, data.parent_start, data.parents
+            more = said_of_names(data.names.strings, *of)
+        return self._with(data.names, more)
 
-    def _more(self, texts: Sequence[str]) -> Inputs:
-        """Texts that stand behind the strings of a pair."""
-        table, _ = token_table(
-            self.tokenizer,
-            texts,
-            cleaning=self.manifest.cleaning,
-            max_length=LONGEST_MORE,
-            keywords=KeywordVocabulary(self.dataset.words),
-        )
-        return inputs_of(table)
+    def _with(self, table: TokenTable, more: Sequence[str]) -> Inputs:
+        words = KeywordVocabulary(self.dataset.words)
+        return with_more(inputs_of(table), more, self.tokenizer, self.manifest.cleaning, words)
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step."""

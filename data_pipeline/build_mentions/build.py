@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
-from data_pipeline.batches.kinship import broader_among
+from data_pipeline.batches.kinship import broader_in
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
     MANIFEST,
@@ -88,16 +88,6 @@ class MentionOptions:
             heading="strings",
         ),
     ] = None
-    hierarchy: Annotated[
-        Path | None,
-        Flag(
-            "dataset folder whose relations PAR and CHD say which concepts of the dictionary are "
-            "broader than others; a ranker may read that and learn it (--reads, --broader). A "
-            "concept is found by its identifier or one of its codes (default: none)",
-            "DATASET",
-            heading="mentions",
-        ),
-    ] = None
     gold_as: Annotated[
         GoldAs | None,
         Flag(
@@ -159,7 +149,6 @@ class MentionOptions:
             raise BadInput("--hold-out and --dev: found both; expected one of them")
         files = {split: getattr(self, split) for split in ("train", "dev", "test")}
         files |= {"dictionary": (self.dictionary,), "keywords": (self.keywords,)}
-        files |= {"hierarchy": (self.hierarchy,)}
         for option, paths in files.items():
             for path in paths:
                 if path is not None and not path.exists():
@@ -308,22 +297,16 @@ def _dataset(
         )
         for split, found in sets.items()
     }
-    parents: list[list[int]] = [[] for _ in dictionary.concepts]
-    if options.hierarchy:
-        parents = broader_among(options.hierarchy, dictionary.number, len(dictionary.concepts))
-        if not any(parents):
-            raise BadInput(
-                f"--hierarchy {options.hierarchy}: found none of its concepts with a broader one "
-                f"in {options.dictionary}; expected concepts of the same identifiers or codes"
-            )
+    concepts = len(dictionary.concepts)
+    parent_start, parents = broader_in(options.dictionary, dictionary.number, concepts)
     counts = {
-        "concepts": len(dictionary.concepts),
+        "concepts": concepts,
         "names": len(dictionary.names),
         "codes": len({code for some in dictionary.codes for code in some}),
         "concepts of several codes": sum(len(some) > 1 for some in dictionary.codes),
     }
-    if options.hierarchy:
-        counts["concepts with a broader one"] = sum(map(bool, parents))
+    if len(parents):
+        counts["concepts with a broader one"] = int((np.diff(parent_start) > 0).sum())
     for split, found in sets.items():
         counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
         if any(found.contexts):
@@ -347,8 +330,8 @@ def _dataset(
         codes=[code for some in dictionary.codes for code in some],
         branch_start=starts(map(len, dictionary.branches)),
         branches=np.array(branches, np.int32),
-        parent_start=starts(map(len, parents)),
-        parents=np.array([one for some in parents for one in some], np.int32),
+        parent_start=parent_start,
+        parents=parents,
         names=names,
         name_concepts=dictionary.name_concepts,
         splits=splits,

@@ -242,22 +242,19 @@ _OF_DICTIONARY = {
 }
 
 
-# What a folder has only where there is some.
-_OF_HIERARCHY = {"parent_start": "int64", "parents": "int32"}
-_OF_CONTEXTS = {"contexts.text": "uint8", "contexts.text_start": "int64"}
-
-
-def _array_types(splits: Sequence[str], more: Container[str]) -> dict[str, str]:
-    """The dtype of each array file of a folder with these splits, and `more` of the others."""
-    others = _OF_HIERARCHY | {
-        f"{split}.{part}": dtype for split in splits for part, dtype in _OF_CONTEXTS.items()
-    }
+def _array_types(splits: Sequence[str], there: Container[str]) -> dict[str, str]:
+    """The dtype of each array file of a folder with these splits; parents and contexts only if
+    they are `there`.
+    """
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
         for part, dtype in (_TABLE | {"gold_start": "int64", "gold": "int32"}).items()
     }
-    return _OF_DICTIONARY | of_splits | {name: others[name] for name in others if name in more}
+    more = {"parent_start": "int64", "parents": "int32"}
+    for split in splits:
+        more |= {f"{split}.contexts.text": "uint8", f"{split}.contexts.text_start": "int64"}
+    return _OF_DICTIONARY | of_splits | {name: more[name] for name in more if name in there}
 
 
 def open_mentions(path: str | Path) -> MentionDataset:

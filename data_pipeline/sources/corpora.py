@@ -332,7 +332,7 @@ def _read_pubtator(path: Path, types: Sequence[str] = ()) -> Iterator[_Row]:
         fields, place = line.split("\t"), f"{path.name}:{number}"
         if len(fields) == 4 and not fields[1].isdigit():
             continue  # a relation between two identifiers, such as CID
-        if len(fields) < 5 or not (fields[1].isdigit() and fields[2].isdigit()):
+        if len(fields) < 5 or not (fields[1].isdecimal() and fields[2].isdecimal()):
             yield place, "", (), "no line of PubTator", ""
             continue
         found.add(fields[4])
@@ -520,7 +520,7 @@ def _table_rows(path: Path) -> Iterator[_Row]:
         width = len(filled.pop(0)[1])
     for number, fields in filled:
         place = f"{path.name}:{number}"
-        if len(fields) != width:
+        if not 2 <= len(fields) <= width:  # a last cell that is empty may be missing
             yield place, "", (), f"{len(fields)} columns in place of {width}", ""
         else:
             mention, gold, context = (*fields, "")[:3]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.confidence import lead_of
+from coder_jax.mapping.confidence import ALL, BROADER, lead_of
 from coder_jax.mapping.normalizer import Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
@@ -24,14 +24,13 @@ from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
 from data_pipeline.batches.mentions import (
-    LONGEST_MORE,
     Inputs,
     More,
     Pairs,
-    followed,
     inputs_of,
     pairs_of,
     probe_tokens,
+    with_more,
 )
 from data_pipeline.batches.packing import joined, pack_rows
 from data_pipeline.dataset.dictionary import Dictionary
@@ -242,15 +241,6 @@ class RankerSettings:
     reads: list[More] = dataclasses.field(default_factory=list)
 
 
-class ReadBeside(NamedTuple):
-    """What a ranker may read beside mentions and names; empty where nothing is known."""
-
-    contexts: Sequence[str] = ()
-    """The text around each mention."""
-    concepts: Sequence[str] = ()
-    """What is said of the concept of each name (`concept_texts`)."""
-
-
 class TermRanker:
     """Scores candidates of mentions by reading both together.
 
@@ -324,20 +314,23 @@ class TermRanker:
         Args:
             mention: a string.
             candidates: k names.
-            context, concepts: the text around the mention, and what is said of the concept of each
-                candidate (`concept_texts`), as far as they are known and the ranker reads them.
+            context: the text around the mention, if it is known and the ranker reads it.
+            concepts: likewise what is said of the concept of each candidate (`said_of_names`).
         """
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        more = ReadBeside([context], concepts)
-        return self.score_pairs([mention], list(candidates), rows, more)[:, 0]
+        found = self.score_pairs(
+            [mention], list(candidates), rows, contexts=[context], concepts=concepts
+        )
+        return found[:, 0]
 
     def score_pairs(
         self,
         mentions: Sequence[str],
         names: Sequence[str],
         rows: np.ndarray,
-        more: ReadBeside | None = None,
         *,
+        contexts: Sequence[str] = (),
+        concepts: Sequence[str] = (),
         progress: bool = False,
     ) -> np.ndarray:
         """float32 [n, A]: the probabilities of each pair: that it is the concept, and perhaps that
@@ -346,17 +339,15 @@ class TermRanker:
         Args:
             mentions, names: strings.
             rows: int [n, 2], the mention and the name of each pair.
-            more: what the ranker may read of them.
+            contexts: the text around each mention; () if none is known.
+            concepts: what is said of the concept of each name (`said_of_names`); () if nothing is.
             progress: show a progress bar.
         """
         if not len(rows):
             return np.zeros((0, self.answers), np.float32)
-        beside = more or ReadBeside()
-        contexts = beside.contexts if "context" in self.reads else ()
-        concepts = beside.concepts if "concept" in self.reads else ()
         pairs = pairs_of(
-            self._inputs(mentions, contexts),
-            self._inputs(names, concepts),
+            self._inputs(mentions, contexts if "context" in self.reads else ()),
+            self._inputs(names, concepts if "concept" in self.reads else ()),
             rows,
             self.probes,
             self.pair_length,
@@ -372,24 +363,14 @@ class TermRanker:
 
     def _inputs(self, strings: Sequence[str], more: Sequence[str]) -> Inputs:
         """Strings with what is read beside them."""
-
-        def table(texts: Sequence[str], longest: int) -> Inputs:
-            made, _ = token_table(
-                self.tokenizer,
-                texts,
-                cleaning=self.cleaning,
-                max_length=longest,
-                keywords=self.keywords,
-            )
-            return inputs_of(made)
-
-        own = table(strings, self.max_length)
-        if not any(more):
-            return own
-        distinct = {text: place for place, text in enumerate(dict.fromkeys(more))}
-        return followed(
-            own, table(list(distinct), LONGEST_MORE), np.array([distinct[text] for text in more])
+        table, _ = token_table(
+            self.tokenizer,
+            strings,
+            cleaning=self.cleaning,
+            max_length=self.max_length,
+            keywords=self.keywords,
         )
+        return with_more(inputs_of(table), more, self.tokenizer, self.cleaning, self.keywords)
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
@@ -517,7 +498,7 @@ class RecallAndRank:
         names: N names of the dictionary.
         name_concepts: int [N], the concept of each.
         choice: how scores become answers.
-        concepts: what rankers may read of each concept (`concept_texts`); () if nothing is known.
+        concepts: what rankers may read of the concept of each name (`said_of_names`).
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
 
@@ -584,13 +565,9 @@ class RecallAndRank:
             mentions,
             lists,
             contexts=contexts,
-            said_of=self._said_of if self.concepts else None,
+            concepts=self.concepts,
             progress=progress,
         )
-
-    def _said_of(self, name: int) -> str:
-        """What is said of the concept of a name."""
-        return self.concepts[self.name_concepts[name]]
 
 
 def mean_probabilities(
@@ -600,7 +577,7 @@ def mean_probabilities(
     lists: CandidateLists,
     *,
     contexts: Sequence[str] = (),
-    said_of: Callable[[int], str] | None = None,
+    concepts: Sequence[str] = (),
     progress: bool = False,
 ) -> np.ndarray | None:
     """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
@@ -610,8 +587,7 @@ def mean_probabilities(
         names: of the dictionary, [N].
         mentions: M strings.
         lists: their candidates.
-        contexts: the text around each mention; () if none is known.
-        said_of: gives what is said of the concept of a name (`concept_texts`); None: nothing is.
+        contexts, concepts: as for `TermRanker.score_pairs`.
         progress: show progress bars.
 
     Raises:
@@ -627,8 +603,13 @@ def mean_probabilities(
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    more = ReadBeside(contexts, list(map(said_of, shown.tolist())) if said_of else ())
-    found = [one.score_pairs(mentions, strings, rows, more, progress=progress) for one in rankers]
+    more = [concepts[name] for name in shown.tolist()] if concepts else ()
+    found = [
+        one.score_pairs(
+            mentions, strings, rows, contexts=contexts, concepts=more, progress=progress
+        )
+        for one in rankers
+    ]
     return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 
@@ -636,17 +617,7 @@ def mean_probabilities(
 # Recall and rank as a normalizer, for `normalize`.
 
 
-@dataclasses.dataclass(frozen=True)
-class RankerRules:
-    """What a ranker must be sure of, by its probabilities in place of similarities.
-
-    Attributes:
-      exact: that a candidate is the concept.
-      broader: that it is broader.
-    """
-
-    exact: Rule = Rule(least_similarity=0.5)
-    broader: Rule = Rule(least_similarity=0.5)
+_LIKELY = Rule(least_similarity=0.5)  # more probably right than wrong
 
 
 class StagedNormalizer(SameStringNormalizer):
@@ -654,7 +625,7 @@ class StagedNormalizer(SameStringNormalizer):
 
     The similarity of a candidate is its score by recall and rank. By rules the answer is the first
     candidate, if the ranker is sure enough that it is the concept; else the one that is most
-    probably broader, if it is sure enough of that; else there is none.
+    probably broader, if the ranker is sure enough of that; else there is none.
     """
 
     def __init__(
@@ -664,7 +635,7 @@ class StagedNormalizer(SameStringNormalizer):
         dictionary: Dictionary,
         *,
         threshold: float = 0.0,
-        rules: RankerRules | None = None,
+        rules: Mapping[str, Rule] | None = None,
         abbreviations: Mapping[str, str] | None = None,
     ):
         """
@@ -673,14 +644,16 @@ class StagedNormalizer(SameStringNormalizer):
           concepts: what the numbers of its concepts stand for: one, or several codes of a name.
           dictionary: with its terms as the source writes them.
           threshold: no answer where the best score is less.
-          rules: what the ranker must be sure of; None: that an answer is more likely right than
-            wrong if the ranker also tells what is broader, and nothing if it does not.
+          rules: by ALL what makes the ranker sure enough that a candidate is the concept, and
+            perhaps by BROADER that it is broader. None: a probability of a half, if the ranker
+            tells what is broader; else all first candidates are answers.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
         tells_broader = any(one.answers > 1 for one in stages.rankers)
-        self.rules = rules or (RankerRules() if tells_broader else None)
+        likely = {ALL: _LIKELY, BROADER: _LIKELY} if tells_broader else {}
+        self.rules = likely if rules is None else rules
         self.others = {first: len(others) for first, *others in concepts if others}
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
@@ -701,9 +674,9 @@ class StagedNormalizer(SameStringNormalizer):
         if found.rank is not None:
             near = near._replace(exact=(float(found.rank[row, 0]), lead_of(found.rank[row], 0)))
         if found.broader is not None:
-            place = int(found.broader[row].argmax())
-            likely = candidates[place]._replace(similarity=float(found.broader[row, place]))
-            near = near._replace(broader=(likely, lead_of(found.broader[row], place)))
+            likely = found.broader[row]
+            place = int(likely.argmax())
+            near = near._replace(broader=(place, float(likely[place]), lead_of(likely, place)))
         return near
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
@@ -715,18 +688,36 @@ class StagedNormalizer(SameStringNormalizer):
         ties = self.others.get(best.concept, 0)
         status = Status.TIED if ties else Status.NEAR
         answer = Answer(mention, status, shown, ties=ties, count=near.number)
-        if self.rules is None or near.exact is None:
-            return answer
-        answer = dataclasses.replace(answer, confidence=self.rules.exact.confidence(*near.exact))
-        if not (why := self.rules.exact.why_not(*near.exact)):
-            return answer
+        return self._if_sure(answer, near, k) if self.rules else answer
+
+    def _if_sure(self, answer: Answer, near: Near, k: int) -> Answer:
+        """The answer, if the ranker is sure enough of it; else a broader concept, or none."""
+        assert near.exact is not None, "there are rules only of a ranker"
+        why, confidence = self._unsure(ALL, *near.exact)
+        if not why:
+            return dataclasses.replace(answer, confidence=confidence)
         reason = f"the same concept: {why}"
-        if near.broader is not None:
-            wider, lead = near.broader
-            if not (why := self.rules.broader.why_not(wider.similarity, lead)):
-                others = [one for one in near.candidates if one.concept != wider.concept]
-                sure = self.rules.broader.confidence(wider.similarity, lead)
-                ranked = [wider, *others][: max(k, 1)]
-                return Answer(mention, Status.BROADER, ranked, confidence=sure, reason=reason)
+        if near.broader is not None and BROADER in self.rules:
+            place, *likely = near.broader
+            why, sure = self._unsure(BROADER, *likely)
+            if not why:
+                wider, others = near.candidates[place], list(near.candidates)
+                del others[place]
+                return Answer(
+                    answer.mention,
+                    Status.BROADER,
+                    [wider, *others][: max(k, 1)],
+                    ties=self.others.get(wider.concept, 0),
+                    confidence=sure,
+                    reason=reason,
+                )
             reason += f"; a broader one: {why}"
-        return dataclasses.replace(answer, status=Status.NO_ANSWER, ties=0, reason=reason)
+        return dataclasses.replace(
+            answer, status=Status.NO_ANSWER, ties=0, confidence=confidence, reason=reason
+        )
+
+    def _unsure(self, what: str, probability: float, lead: float) -> tuple[str, float | None]:
+        """Why the ranker is not sure enough, "" if it is; and its confidence, if measured."""
+        rule = self.rules[what]
+        why = rule.why_not(probability, lead).replace("similarity", "probability")
+        return why, rule.confidence(probability, lead)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from tokenizers.normalizers import Sequence
 from transformers import AutoModel, AutoTokenizer
 
-LONGEST_MORE = 40  # tokens of a context or of what is said of a concept, special ones included
+_LONGEST_MORE = 40  # tokens of a context or of what is said of a concept, special ones included
 _END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
 # Scripts without blanks between words: a keyword may be anywhere.
 _UNSPACED = re.compile(
@@ -110,7 +110,7 @@ class TorchTermRanker(torch.nn.Module):
         """(ids, kinds) of a string and, behind it, of what is read beside it."""
         ids, kinds = self.pieces(string, self.settings["max_length"])
         if what in self.settings["reads"]:
-            more_ids, more_kinds = self.pieces(more, LONGEST_MORE)
+            more_ids, more_kinds = self.pieces(more, _LONGEST_MORE)
             if more_ids:
                 ids = [*ids, self.tokenizer.sep_token_id, *more_ids]
                 kinds = [*kinds, 1, *more_kinds]

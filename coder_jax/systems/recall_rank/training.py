@@ -57,7 +57,6 @@ from coder_jax.systems.recall_rank.ranking import (
     Mask,
     Ranked,
     RankerSettings,
-    ReadBeside,
     TermRanker,
     answer_logits,
     keywords_of,
@@ -786,7 +785,7 @@ def rank_small() -> Config[RankSystem]:
 # -------------------------------------------------------------------------------------------------
 # The export of a generator or ranker.
 #
-# ReadBeside what `export_encoder` writes, of a generator
+# Beside what `export_encoder` writes, of a generator
 #   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
 #   generator.json          what distances are
 # and of a ranker
@@ -893,9 +892,9 @@ def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
     mentions = [*PROBE_TERMS, *words, " ".join(words)]
     names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
     rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
-    more = ReadBeside(names[::-1], mentions)  # whatever they are, if it reads them
-    ours = ranker.score_pairs(mentions, names, rows, more)
-    pairs = list(zip(mentions, names, more.contexts, more.concepts, strict=True))
+    contexts = names[::-1]  # any strings
+    ours = ranker.score_pairs(mentions, names, rows, contexts=contexts, concepts=mentions)
+    pairs = list(zip(mentions, names, contexts, mentions, strict=True))
     theirs = module.TorchTermRanker(folder).score_pairs(pairs)
     what = "the exported ranker gives probabilities that"
     return largest_difference(ours, theirs.numpy(), what, folder)

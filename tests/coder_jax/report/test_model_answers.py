@@ -49,7 +49,7 @@ class Likes:
 
     answers, reads = 1, ()
 
-    def score_pairs(self, mentions, names, rows, more=None, *, progress=False):
+    def score_pairs(self, mentions, names, rows, **beside):
         return np.float32([[0.9 if names[name] in self.names else 0.1] for _, name in rows])
 
 

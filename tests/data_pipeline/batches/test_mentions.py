@@ -92,26 +92,22 @@ def pairs_in_words(source):
 def test_a_ranker_reads_what_it_is_asked_to(more):
     spec = dataclasses.replace(RANK, pairs=2, pair_length=48)
     plain = pairs_in_words(RankBatches(more.folder, spec))
-    assert plain[0] == (
-        "[CLS] [unused1] [unused2] coronary attack [SEP]",
-        "heart attack [SEP]",
-        1,
-    )
+    probes = "[CLS] [unused1] [unused2]"
+    assert plain[1] == (f"{probes} coronary attack [SEP]", "heart attack [SEP]", 1)
     both = dataclasses.replace(spec, reads=("context", "concept"))
     said = pairs_in_words(RankBatches(more.folder, both))
     assert [label for *_, label in said] == [label for *_, label in plain]
-    assert said[0][0] == plain[0][0] + " an acute coronary attack [SEP]"
-    assert said[0][1].startswith(
-        "heart attack [SEP] is a renal disease, acute attack [UNK] also heart attack"
+    assert said[1][0] == plain[1][0] + " an acute coronary attack [SEP]"
+    assert said[1][1].startswith(
+        "heart attack [SEP] is a acute attack, renal disease [UNK] also heart attack"
     )
     # Without a context, without other names and broader concepts nothing is added.
-    limb, renal = plain[10], next(one for one in said if one[1].startswith("renal disease"))
-    assert limb[0].endswith("pain of limb [SEP]") and said[10][0] == limb[0]
-    assert renal[1] == "renal disease [SEP]"
+    assert said[10][0] == plain[10][0] == f"{probes} pain of limb [SEP]"
+    assert said[3][1] == plain[3][1] == "renal disease [SEP]"
     # Keywords of what stands beside are marked, too; once in a string, as everywhere.
     source = RankBatches(more.folder, both)
     attack = source.tokenizer.token_to_id("attack")
-    within = slice(*source.pairs.start[:2])
+    within = slice(*source.pairs.start[1:3])
     kinds = source.pairs.kinds[within][source.pairs.tokens[within] == attack]
     assert (kinds & 4).astype(bool).tolist() == [True] * 4 + [False]
 
@@ -126,16 +122,22 @@ def test_what_is_broader_is_learnt_from_the_hierarchy(more):
         wider = set().union(*(data.broader([one]) for one in gold[mention])) - gold[mention]
         assert label == (1 if concept in gold[mention] else 2 if concept in wider else 0)
         drawn.append((mention, data.concepts[concept], int(label)))
-    listed = drawn[: 4 * len(data.concepts)]
+    # Behind the candidates come those a step above each own concept, then one below each of these.
+    listed, added = drawn[:20], [one[:2] for one in drawn[20:]]
+    assert listed[6] == (1, "H1", 0) and listed[7] == (1, "K1", 1)
+    above = [(0, "A1"), (0, "K2"), (1, "K2"), (2, "K2"), (3, "K2")]
+    assert added[:5] == above
+    below = {"A1": {"H1"}, "K2": {"K1", "H1", "L1", "A1"}}
+    for (mention, parent), (other, child) in zip(above, added[5:], strict=True):
+        assert mention == other and child in below[parent]
     plain = RankBatches(more.folder, spec)
     assert len(plain.rows) == len(listed) and set(plain.labels.tolist()) == {0, 1}
-    # Of the first mention, of H1: both that are broader, and a concept below each.
-    added = [one for one in drawn[len(listed) :] if one[0] == 0]
-    assert sorted(one[1] for one in added[::2]) == ["A1", "K2"]
-    assert all(label == 2 for _, _, label in added[::2]) and len(added) == 4
-    below = {"A1": {"H1"}, "K2": {"K1", "H1", "L1", "A1"}}
-    for parent, child in zip(added[::2], added[1::2], strict=True):
-        assert child[1] in below[parent[1]]
+
+
+def test_what_stands_beside_a_string_is_there_for_each(more):
+    source = RankBatches(more.folder, dataclasses.replace(RANK, pairs=2))
+    with pytest.raises(ValueError, match="found 1 texts beside 9 strings"):
+        source._with(source.dataset.names, ["a pain"])
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_what_is_broader_is_learnt_from_the_hierarchy(more):
     [
         ({"reads": ("context",)}, "--reads context: found that .* has no contexts: give PubTator"),
         ({"reads": ("concept",)}, "--reads concept: found that .* has no second names"),
-        ({"broader": True}, "--broader: found that .* has no broader concepts: build it with"),
+        ({"broader": True}, "--broader: found that .* has no broader concepts: build it with a"),
     ],
 )
 def test_what_the_data_lacks_cannot_be_read_or_learnt(data, change, said):

@@ -249,8 +249,11 @@ def test_the_context_of_a_mention_is_its_sentence(tmp_path):
     lines = [f"1|t|{title}", f"1|a|{abstract}"]
     lines += [f"1\t{at}\t{at + len(one)}\t{one}\tDisease\tD1" for one, at in places.items()]
     lines += ["1\t0\t4\tgout\tDisease\tD1", "2\t0\t4\tgout\tDisease\tD1"]  # not there; no text
+    lines += ["1\t²\t4\tgout\tDisease\tD1"]
     path.write_text("\n".join(lines))
-    assert [(row.mention, row.context) for row in read_gold(path).rows] == [
+    read = read_gold(path)
+    assert read.odd == [f"corpus.txt:{len(lines)}: left out: no line of PubTator"]
+    assert [(row.mention, row.context) for row in read.rows] == [
         ("gout", title),
         ("podagra", "Gout (podagra) hurts, e.g. at night."),
         ("Why", "Why"),
@@ -264,10 +267,11 @@ def test_the_context_of_a_mention_is_its_sentence(tmp_path):
 
 def test_a_header_may_name_a_column_of_contexts(tmp_path):
     path = tmp_path / "corpus.tsv"
-    path.write_text("mention\tcui\tcontext\ngout\tC1\tthe gout of Anne\npain\tC2\n")
+    path.write_text("mention\tcui\tcontext\ngout\tC1\tthe gout of Anne\npain\tC2\nache\n")
     read = read_gold(path)
-    assert [(row.mention, row.context) for row in read.rows] == [("gout", "the gout of Anne")]
-    assert read.odd == ["corpus.tsv:3: left out: 2 columns in place of 3"]
+    found = [(row.mention, row.context) for row in read.rows]
+    assert found == [("gout", "the gout of Anne"), ("pain", "")]
+    assert read.odd == ["corpus.tsv:4: left out: 1 columns in place of 3"]
     path.write_text("gout\tC1\tthe gout of Anne\npain\tC2\n")
     assert read_gold(path).odd == ["corpus.tsv:1: left out: 3 columns in place of 2"]
 

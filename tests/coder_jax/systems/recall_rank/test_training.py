@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from mention_run import STEPS, config_of, source_of
+from msgspec.structs import replace
 from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY, UNUSED, write_model
 from tiny_mentions import mentions_of_codes
@@ -541,10 +543,16 @@ def test_a_run_proves_its_ranks(ranker):
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
+    # Before there were three answers, a proof had one probability for each term.
+    flat = {"probabilities": np.ravel(run.notes.proof.outputs["probabilities"]).tolist()}
+    proof = dataclasses.replace(run.notes.proof, outputs=run.notes.proof.outputs | flat)
+    before = dataclasses.replace(run, notes=replace(run.notes, proof=proof))
+    assert check_proof(lambda terms: system.saved_outputs(before, terms), before, "the run")
     changed = {**run.params["score"], "kernel": 1.1 * run.params["score"]["kernel"]}
-    other = dataclasses.replace(run, params={**run.params, "score": changed})
-    with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
-        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")
+    for old in (run, before):
+        other = dataclasses.replace(old, params={**run.params, "score": changed})
+        with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
+            check_proof(partial(system.saved_outputs, other), other, "the run")
 
 
 # -------------------------------------------------------------------------------------------------
