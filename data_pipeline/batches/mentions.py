@@ -909,14 +909,14 @@ class RankSpec:
     """The batch of a step are some training mentions, each with one of its candidates.
 
     Each (mention, candidate) comes once an epoch. With `broader` there are pairs from the
-    hierarchy, too.
+    hierarchy, too, and those of a rare answer come several times.
     """
 
     reads: tuple[More, ...] = ()
     """What the ranker reads beside mention and candidate: context, the sentence of the mention;
     concept, the candidate's other names and the concepts that are broader. None: nothing."""
     broader: bool = False
-    """Learn three answers: the concept itself, a broader one, or neither. Needs
+    """Learn three answers equally often: the concept itself, a broader one, or neither. Needs
     mentions whose dictionary is a dataset with relations."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
@@ -949,7 +949,7 @@ class RankSpec:
         if self.reads:
             values["reads"] = f"mention, candidate, {', '.join(self.reads)}"
         if self.broader:
-            values["draw"] = "candidates and concepts above and beside"
+            values["draw"] = "candidates and concepts above and beside, each answer equally often"
             values["answers"] = "the same, broader or neither"
         return {**values, "without the fold": self.fold} if self.fold else values
 
@@ -1007,7 +1007,13 @@ class RankBatches(_MentionBatches):
         if self.spec.broader:
             rows = np.concatenate([rows, self._rows_of_hierarchy()])
         labels = self.labels_of(rows)
-        self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]
+        rows, labels = rows[labels >= 0], labels[labels >= 0]
+        if self.spec.broader:
+            # Else one pair in ten is of the concept itself: pairs of a rare answer come repeatedly.
+            counts = np.bincount(labels)
+            times = (counts.max() // np.maximum(counts, 1))[labels]
+            rows, labels = np.repeat(rows, times, axis=0), np.repeat(labels, times)
+        self.rows, self.labels = rows, labels
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
         self.tokenizer = load_tokenizer(self.folder / "tokenizer")
         self.probes = probe_tokens(self.tokenizer, len(self.manifest.keyword_kinds))

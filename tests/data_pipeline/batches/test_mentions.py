@@ -134,6 +134,17 @@ def test_what_is_broader_is_learnt_from_the_hierarchy(more):
     assert len(plain.rows) == len(listed) and set(plain.labels.tolist()) == {0, 1}
 
 
+def test_the_three_answers_are_learnt_equally_often(more, monkeypatch):
+    labels = np.repeat([1, 2, 0, -1], [3, 6, 19, 2])
+    monkeypatch.setattr(RankBatches, "labels_of", lambda source, rows: labels[: len(rows)])
+    spec = dataclasses.replace(RANK, pairs=2, broader=True)
+    source = RankBatches(more.folder, spec)
+    assert np.bincount(source.labels).tolist() == [19, 18, 18] and source.size == 55
+    assert (source.rows[:6] == source.rows[0]).all() and (source.rows[6] != source.rows[5]).any()
+    plain = RankBatches(more.folder, dataclasses.replace(spec, broader=False))
+    assert np.bincount(plain.labels).tolist() == [11, 3, 6], "as the paper has it"
+
+
 def test_what_stands_beside_a_string_is_there_for_each(more):
     source = RankBatches(more.folder, dataclasses.replace(RANK, pairs=2))
     with pytest.raises(ValueError, match="found 1 texts beside 9 strings"):
