@@ -237,12 +237,8 @@ def _choose(options: AnswerOptions, terms: int) -> _Chosen:
     return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
-def rules_of_ranker(options: AnswerOptions, terms: int) -> dict[str, Rule] | None:
+def rules_of_ranker(options: AnswerOptions) -> dict[str, Rule] | None:
     """What makes a ranker sure enough, as --cutoffs measured it; None without --cutoffs.
-
-    Args:
-      options: of the command.
-      terms: rows of the dictionary.
 
     Raises:
       BadInput: a precision without cut-offs, or that no answer reached; other cut-offs.
@@ -251,22 +247,14 @@ def rules_of_ranker(options: AnswerOptions, terms: int) -> dict[str, Rule] | Non
     from coder_jax.mapping.normalizer import Rule
 
     path, wanted = options.cutoffs, options.precision
-    if path is None:
-        if wanted is not None:
-            raise BadInput(
-                f"--precision {wanted}: found no --cutoffs; expected what was measured of this "
-                "ranker: python -m coder_jax evaluate --model ... --ranker ... --benchmark "
-                "NAME=MENTIONS --cutoffs FILE --json OUT"
-            )
+    if path is None and wanted is None:
         return None
-    measured = Cutoffs.read(path)
-    if measured.candidates != RANKER:
+    measured = Cutoffs.read(path) if path else None
+    if path is None or measured is None or measured.candidates != RANKER:
         raise BadInput(
-            f"--cutoffs {path}: found what was measured of an encoder; expected what `evaluate "
-            "--ranker ... --cutoffs FILE` measures on a folder of mentions"
+            f"--cutoffs: found {f'{path}, measured of an encoder' if path else 'none'}; expected "
+            "what `evaluate --ranker ... --cutoffs FILE` measures on a folder of mentions"
         )
-    if warning := measured.of_another_dictionary(terms):
-        tell(f"warning: {warning}")
     rules = {}
     for name, rule in measured.rules.items():
         least: float | None = 0.5  # more likely right than wrong

@@ -379,12 +379,11 @@ def _folds_to_measure(
 
     Args:
       benchmarks: those that an encoder answers.
-      staged: those that recall and rank answer, which are checked alike.
+      staged: those that recall and rank answer; they are checked here, and measured elsewhere.
       ranker: of --ranker.
 
     Raises:
-      BadInput: no such benchmark, several dictionaries, or folders of mentions that no ranker
-        answers, or that are not alone.
+      BadInput: no such benchmark, several dictionaries, or both kinds of benchmarks.
     """
     folds = [
         fold for one in benchmarks if isinstance(one, NormalizationBenchmark) for fold in one.folds
@@ -396,10 +395,9 @@ def _folds_to_measure(
             "whose answers a --ranker gives, or tables of mention and concept alone"
         )
     dictionaries = {id(fold.dictionary): fold.dictionary.source for fold in folds}
-    if staged:
-        dictionaries = {
-            one.dictionary.description["content_hash"]: one.dictionary.source for one in staged
-        }
+    dictionaries |= {
+        one.dictionary.description["content_hash"]: one.dictionary.source for one in staged
+    }
     if len(dictionaries) != 1:
         found = " and ".join(dictionaries.values()) or "no benchmark of mentions"
         raise BadInput(

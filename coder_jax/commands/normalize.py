@@ -535,7 +535,7 @@ def _normalizer_of(
             dictionary,
             options.ranking(options.fusion),
             threshold=least,
-            rules=rules_of_ranker(options, len(dictionary.terms)),
+            rules=rules_of_ranker(options),
             path=options.dictionary or "",
             abbreviations=abbreviations,
             cache=not options.no_cache,

@@ -25,7 +25,7 @@ from coder_jax.evaluation.results import (
     published_rows,
 )
 from coder_jax.evaluation.vectors import Vectors, terms_only
-from coder_jax.mapping.confidence import lead_of
+from coder_jax.mapping.confidence import likeliest
 from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
@@ -239,21 +239,18 @@ class ThreeAnswers:
 
     Attributes:
       truth: int [n], a place in _KINDS: the best answer that the candidates have.
-      exact: float [n, 3]; the probability that the first candidate is the concept, its lead
-        (`lead_of`), and 1 if it is, else 0.
-      broader: float [n, 3]; likewise of the candidate that is most probably broader.
+      cases: float [n, A, 3]; of each answer the probability and the lead (`likeliest`), and 1 if it
+        is right, else 0.
     """
 
     truth: np.ndarray
-    exact: np.ndarray
-    broader: np.ndarray
+    cases: np.ndarray
 
     @classmethod
     def of(
         cls,
         concepts_MK: np.ndarray,
-        exact_MK: np.ndarray,
-        broader_MK: np.ndarray | None,
+        shares_MKA: np.ndarray,
         broader_of: Callable[[Iterable[int]], Collection[int]],
         gold: Sequence[Collection[int]],
     ) -> Self:
@@ -261,39 +258,32 @@ class ThreeAnswers:
 
         Args:
           concepts_MK: candidates, best first.
-          exact_MK, broader_MK: what the ranker says of each; None: it does not know.
+          shares_MKA: the ranker's probabilities.
           broader_of: the concepts that are broader than some.
           gold: of each mention; those of one concept are cases.
         """
-        if broader_MK is None:
-            broader_MK = np.zeros_like(exact_MK)
-        truth: list[int] = []
-        exact: list[tuple[float, float, bool]] = []
-        broader: list[tuple[float, float, bool]] = []
+        truth, cases = [], []
         for row, concepts in enumerate(gold):
             if len(concepts) != 1 or -1 in concepts:
                 continue
-            is_gold = np.isin(concepts_MK[row], list(concepts))
-            is_wider = np.isin(concepts_MK[row], list(broader_of(concepts)))
-            whole = np.ones(len(is_gold), bool)
-            for kept in [whole, ~is_gold] if is_gold.any() else [whole]:
-                if not kept.any():
-                    continue
-                own, wider = is_gold[kept], is_wider[kept]
-                truth.append(0 if own.any() else 1 if wider.any() else 2)
-                likely = exact_MK[row][kept]
-                exact.append((likely[0], lead_of(likely, 0), own[0]))
-                likely = broader_MK[row][kept]
-                best = int(likely.argmax())
-                broader.append((likely[best], lead_of(likely, best), wider[best]))
-        columns = [np.array(cases, np.float64).reshape(-1, 3) for cases in (exact, broader)]
-        return cls(np.array(truth, int), *columns)
+            kinds = (concepts, broader_of(concepts))
+            right = np.stack([np.isin(concepts_MK[row], list(some)) for some in kinds], axis=1)
+            others = ~right[:, 0]
+            for kept in (others,) if others.all() else (others | True, others):
+                if kept.any():
+                    said, is_right = likeliest(shares_MKA[row][kept]), right[kept]
+                    truth.append(int(np.append(is_right.any(axis=0), True).argmax()))
+                    cases.append(
+                        [(p, lead, is_right[at, a]) for a, (at, p, lead) in enumerate(said)]
+                    )
+        shape = (-1, shares_MKA.shape[2], 3)
+        return cls(np.array(truth, int), np.array(cases, np.float64).reshape(shape))
 
     @property
     def said(self) -> np.ndarray:
         """int [n]: the kind of each answer: the first with a probability of a half."""
-        broader = np.where(self.broader[:, 0] >= _LEAST, 1, 2)
-        return np.where(self.exact[:, 0] >= _LEAST, 0, broader)
+        likely = self.cases[:, :, 0] >= _LEAST
+        return np.where(likely.any(axis=1), likely.argmax(axis=1), 2)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -307,8 +297,8 @@ class ThreeAnswers:
     @property
     def scores(self) -> dict[str, float | None]:
         """Shares right (kind and concept) of all cases, and of those of each kind."""
-        is_broader = (self.broader[:, 2] > 0) & (self.truth == 1)
-        right = np.choose(self.said, [self.exact[:, 2] > 0, is_broader, self.truth == 2])
+        exact, broader = self.cases[:, :, 2].T > 0
+        right = np.choose(self.said, [exact, broader & (self.truth == 1), self.truth == 2])
         groups = {"three answers": self.truth >= 0}
         groups |= {f"three answers: {kind}": self.truth == one for one, kind in enumerate(_KINDS)}
         return {

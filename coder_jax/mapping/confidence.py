@@ -407,29 +407,37 @@ def _table_and_rule(
     return _precision_and_coverage(likely, right), MeasuredRule(weight, *confidence)
 
 
-def lead_of(probabilities: np.ndarray, place: int) -> float:
-    """By how much one of several is more probable than all others."""
-    return float(probabilities[place] - np.delete(probabilities, place).max(initial=0.0))
+def likeliest(shares_KA: np.ndarray) -> list[tuple[int, float, float]]:
+    """(place, probability, lead) of the candidate of each of a ranker's answers.
+
+    The first candidate may be the concept; if the ranker tells broader ones, the most probable of
+    them may be broader. The lead is by how much it is more probable than all others.
+
+    Args:
+      shares_KA: the probabilities of candidates, best first.
+    """
+    places = [0, *shares_KA[:, 1:].argmax(axis=0).tolist()]
+    return [
+        (place, float(of[place]), float(of[place] - np.delete(of, place).max(initial=0.0)))
+        for place, of in zip(places, shares_KA.T, strict=True)
+    ]
 
 
-def cutoffs_of_ranker(answers: Mapping[str, np.ndarray], measured_on: Mapping[str, Any]) -> Cutoffs:
+def cutoffs_of_ranker(cases: np.ndarray, measured_on: Mapping[str, Any]) -> Cutoffs:
     """The cut-offs of a ranker's answers, which are of probabilities in place of similarities.
 
     Args:
-      answers: by ALL, that a candidate is the concept, and perhaps BROADER: float [n, 3], the
-        probability, the lead and whether it is right of each case.
+      cases: float [n, A, 3], the probability and the lead of each answer (`likeliest`), and
+        whether it is right.
       measured_on: see `Cutoffs`.
 
     Raises:
       BadInput: too few cases.
     """
-    _check_enough(min(map(len, answers.values())))
-    found = {
-        name: _table_and_rule(likely, leads, right > 0, 0.0)
-        for name, (likely, leads, right) in ((name, one.T) for name, one in answers.items())
-    }
-    tables = {name: table for name, (table, _) in found.items()}
-    rules = {name: rule for name, (_, rule) in found.items()}
+    _check_enough(len(cases))
+    tables, rules = {}, {}
+    for name, (shares, leads, right) in zip((ALL, BROADER), np.moveaxis(cases, 0, 2), strict=False):
+        tables[name], rules[name] = _table_and_rule(shares, leads, right > 0, 0.0)
     return Cutoffs(tables, {"candidates": RANKER, **measured_on}, rules)
 
 

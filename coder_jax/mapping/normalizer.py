@@ -307,10 +307,7 @@ class Near(NamedTuple):
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer
-    # By a ranker: how probably the first is the concept, and by how much more than the others; the
-    # place of the one that is most probably broader than what is meant, and the same of it.
-    exact: tuple[float, float] | None = None
-    broader: tuple[int, float, float] | None = None
+    shares: np.ndarray | None = None  # of each, by a ranker (`confidence.likeliest`)
 
 
 class ExactNames:

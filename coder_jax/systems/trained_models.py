@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,7 @@ from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
-from coder_jax.mapping.confidence import ALL, BROADER, cutoffs_of_ranker, no_strings_of
+from coder_jax.mapping.confidence import cutoffs_of_ranker, no_strings_of
 from coder_jax.mapping.normalizer import Rule
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
@@ -488,7 +489,7 @@ def records_of_stages(
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
-    measured: dict[str, list[np.ndarray]] = {}
+    measured: list[np.ndarray] = []
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
@@ -510,25 +511,18 @@ def records_of_stages(
             answers = f"as many as predicted, by {by}{with_rankers}"
             three = None
             if found.rank is not None:
-                said = found.concepts, found.rank, found.broader, data.broader
-                three = None if found.broader is None else ThreeAnswers.of(*said, gold)
-            if cutoffs and by == choices[0]:
-                asked = set(no_strings_of(StagedNormalizer(stages, (), one.dictionary), mentions))
-                left = [of if row in asked else () for row, of in enumerate(gold)]
-                cases = ThreeAnswers.of(*said, left)
-                measured.setdefault(ALL, []).append(cases.exact)
-                if three is not None:
-                    measured.setdefault(BROADER, []).append(cases.broader)
+                cases = partial(ThreeAnswers.of, found.concepts, found.rank, data.broader)
+                three = cases(gold) if found.rank.shape[2] > 1 else None
+                if cutoffs and by == choices[0]:
+                    by_string = StagedNormalizer(stages, (), one.dictionary)
+                    asked = set(no_strings_of(by_string, mentions))
+                    left = [of if row in asked else () for row, of in enumerate(gold)]
+                    measured.append(cases(left).cases)
             how = answers, by.fused, speed, three
             records.append(one.score_answers(found.concepts, found.counts, protocol, *how))
     if cutoffs:
-        about = {
-            "model": " + ".join(models),
-            "ranker": " + ".join(rankers),
-            "dictionary": benchmarks[0].dictionary.description,
-        }
-        answers_of = {name: np.concatenate(some) for name, some in measured.items()}
-        cutoffs_of_ranker(answers_of, about).write(cutoffs)
+        about = {"model": " + ".join(models), "ranker": " + ".join(rankers)}
+        cutoffs_of_ranker(np.concatenate(measured), about).write(cutoffs)
         tell(f"cut-offs: {cutoffs}")
     return records
 

@@ -1022,22 +1022,15 @@ class RankBatches(_MentionBatches):
 
     def _check_asked(self) -> None:
         """BadInput where the data lacks what is to be read or learnt."""
-        data, reads = self.dataset, self.spec.reads
-        several = len(data.names) > len(data.concepts)
-        if "context" in reads and not any(data.splits["train"].contexts):
-            flag = "--reads context"
-            lacks = "contexts: give PubTator, or a table whose header names mention, cui, context"
-        elif "concept" in reads and not (several or len(data.parents)):
-            flag, lacks = "--reads concept", "second names and no broader concepts; leave it out"
-        elif self.spec.broader and not len(data.parents):
-            flag = "--broader"
-            lacks = (
-                "broader concepts: build it with a dataset that has relations as --dictionary, and "
-                "--gold codes"
-            )
-        else:
-            return
-        raise BadInput(f"{flag}: found that {self.folder} has no {lacks}")
+        lacks = ""
+        if "context" in self.spec.reads and not any(self.dataset.splits["train"].contexts):
+            lacks = "--reads context: found no contexts in {}; give PubTator, or a table whose "
+            lacks += "header names mention, cui, context"
+        if self.spec.broader and not len(self.dataset.parents):
+            lacks = "--broader: found no broader concepts in {}; build it with a dataset that has "
+            lacks += "relations as --dictionary, and --gold codes"
+        if lacks:
+            raise BadInput(lacks.format(self.folder))
 
     def _rows_of_hierarchy(self) -> np.ndarray:
         """int64 [n, 2]: each training mention with a name of each concept that is a step broader

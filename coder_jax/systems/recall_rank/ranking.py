@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.confidence import ALL, BROADER, lead_of
+from coder_jax.mapping.confidence import ALL, BROADER, likeliest
 from coder_jax.mapping.normalizer import Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
@@ -413,10 +413,7 @@ class Ranked:
     recall: np.ndarray
     """float64, by the generator."""
     rank: np.ndarray | None
-    """float32, the ranker's probability; None without a ranker."""
-    broader: np.ndarray | None
-    """float32, its probability that the concept is broader than what is meant; None if the ranker
-    does not know."""
+    """float32 [M, k, A], the ranker's probabilities (`probabilities`); None without a ranker."""
     counts: np.ndarray
     """int64 [M]: so many of them are the answer."""
 
@@ -467,11 +464,8 @@ def ranked(
     # theta is for scores with a ranker; distances alone leave all scores above it.
     alone = probability_MKA is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
-    exact = broader = None
-    if probability_MKA is not None:
-        exact, *others = np.moveaxis(probability_MKA, -1, 0)
-        broader = others[0] if others else None
-    scores = fused_scores(lists.distances, exact, fusion=choice.fusion, form=choice.form)
+    exact_MK = None if probability_MKA is None else probability_MKA[..., 0]
+    scores = fused_scores(lists.distances, exact_MK, fusion=choice.fusion, form=choice.form)
     order = best_first(scores)
 
     def ordered(array: np.ndarray) -> np.ndarray:
@@ -483,8 +477,9 @@ def ranked(
         names=names,
         scores=scores,
         recall=ordered(_recall_scores(lists.distances, choice.form)),
-        rank=None if exact is None else ordered(exact),
-        broader=None if broader is None else ordered(broader),
+        rank=None
+        if probability_MKA is None
+        else np.take_along_axis(probability_MKA, order[..., None], axis=1),
         counts=_answer_counts(scores, lists.numbers, threshold),
     )
 
@@ -618,6 +613,7 @@ def mean_probabilities(
 
 
 _LIKELY = Rule(least_similarity=0.5)  # more probably right than wrong
+_SAYING = {ALL: "the same concept", BROADER: "a broader one"}
 
 
 class StagedNormalizer(SameStringNormalizer):
@@ -652,7 +648,7 @@ class StagedNormalizer(SameStringNormalizer):
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
         tells_broader = any(one.answers > 1 for one in stages.rankers)
-        likely = {ALL: _LIKELY, BROADER: _LIKELY} if tells_broader else {}
+        likely = dict.fromkeys(_SAYING, _LIKELY) if tells_broader else {}
         self.rules = likely if rules is None else rules
         self.others = {first: len(others) for first, *others in concepts if others}
 
@@ -660,24 +656,19 @@ class StagedNormalizer(SameStringNormalizer):
         if not strings:
             return []
         found = self.stages.answer(strings, CANDIDATES)
-        return [self._near_of(found, row) for row in range(len(strings))]
-
-    def _near_of(self, found: Ranked, row: int) -> Near:
-        """The candidates of a string, with what a ranker says of them."""
-        candidates = [
-            Candidate(self.concepts[concept][0], self.stages.names[name], float(score))
-            for concept, name, score in zip(
-                found.concepts[row], found.names[row], found.scores[row], strict=True
+        shares = found.rank if found.rank is not None else [None] * len(strings)
+        rows = zip(found.concepts, found.names, found.scores, found.counts, shares, strict=True)
+        return [
+            Near(
+                [
+                    Candidate(self.concepts[concept][0], self.stages.names[name], float(score))
+                    for concept, name, score in zip(concepts, names, scores, strict=True)
+                ],
+                int(count),
+                said,
             )
+            for concepts, names, scores, count, said in rows
         ]
-        near = Near(candidates, int(found.counts[row]))
-        if found.rank is not None:
-            near = near._replace(exact=(float(found.rank[row, 0]), lead_of(found.rank[row], 0)))
-        if found.broader is not None:
-            likely = found.broader[row]
-            place = int(likely.argmax())
-            near = near._replace(broader=(place, float(likely[place]), lead_of(likely, place)))
-        return near
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
         best = near.candidates[0]
@@ -692,32 +683,26 @@ class StagedNormalizer(SameStringNormalizer):
 
     def _if_sure(self, answer: Answer, near: Near, k: int) -> Answer:
         """The answer, if the ranker is sure enough of it; else a broader concept, or none."""
-        assert near.exact is not None, "there are rules only of a ranker"
-        why, confidence = self._unsure(ALL, *near.exact)
-        if not why:
-            return dataclasses.replace(answer, confidence=confidence)
-        reason = f"the same concept: {why}"
-        if near.broader is not None and BROADER in self.rules:
-            place, *likely = near.broader
-            why, sure = self._unsure(BROADER, *likely)
-            if not why:
-                wider, others = near.candidates[place], list(near.candidates)
-                del others[place]
+        assert near.shares is not None, "there are rules only of a ranker"
+        reasons: list[str] = []
+        for what, (place, *likely) in zip(_SAYING, likeliest(near.shares), strict=False):
+            if (rule := self.rules.get(what)) is None:
+                continue
+            confidence = rule.confidence(*likely)
+            if not (why := rule.why_not(*likely)):
+                if what == ALL:
+                    return dataclasses.replace(answer, confidence=confidence)
+                wider = near.candidates[place]
+                ranked = [wider, *near.candidates[:place], *near.candidates[place + 1 :]][:k]
                 return Answer(
                     answer.mention,
                     Status.BROADER,
-                    [wider, *others][: max(k, 1)],
+                    ranked,
                     ties=self.others.get(wider.concept, 0),
-                    confidence=sure,
-                    reason=reason,
+                    confidence=confidence,
+                    reason="; ".join(reasons),
                 )
-            reason += f"; a broader one: {why}"
+            reasons.append(f"{_SAYING[what]}: {why.replace('similarity', 'probability')}")
         return dataclasses.replace(
-            answer, status=Status.NO_ANSWER, ties=0, confidence=confidence, reason=reason
+            answer, status=Status.NO_ANSWER, ties=0, reason="; ".join(reasons)
         )
-
-    def _unsure(self, what: str, probability: float, lead: float) -> tuple[str, float | None]:
-        """Why the ranker is not sure enough, "" if it is; and its confidence, if measured."""
-        rule = self.rules[what]
-        why = rule.why_not(probability, lead).replace("similarity", "probability")
-        return why, rule.confidence(probability, lead)

@@ -105,18 +105,19 @@ def test_three_answers_by_hand():
     exact = np.array([[0.6, 0.2, 0.1], [0.4, 0.3, 0.1], [0.9, 0.1, 0.0]])
     broader = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1], [0.0, 0.3, 0.0]])
     gold = [{1}, {9}, {5, 6}]  # of several concepts: no case; 2 is broader than 1, 3 than 9
-    found = ThreeAnswers.of(concepts, exact, broader, lambda of: {2} if 1 in of else {3}, gold)
+    shares = np.stack([exact, broader], axis=2)
+    found = ThreeAnswers.of(concepts, shares, lambda of: {2} if 1 in of else {3}, gold)
     # The first mention as it is, and without its concept; the second, whose concept is not there.
     assert found.truth.tolist() == [0, 1, 1]
-    np.testing.assert_allclose(found.exact, [[0.6, 0.4, 1], [0.2, 0.1, 0], [0.4, 0.1, 0]])
-    np.testing.assert_allclose(found.broader, [[0.7, 0.5, 1], [0.7, 0.5, 1], [0.5, 0.1, 0]])
+    np.testing.assert_allclose(found.cases[:, 0], [[0.6, 0.4, 1], [0.2, 0.1, 0], [0.4, 0.1, 0]])
+    np.testing.assert_allclose(found.cases[:, 1], [[0.7, 0.5, 1], [0.7, 0.5, 1], [0.5, 0.1, 0]])
     assert found.said.tolist() == [0, 1, 1]
     assert found.counts["exact answered exact"] == 1
     assert found.counts["broader answered broader"] == 2 and sum(found.counts.values()) == 3
     scores = found.scores
     assert scores["three answers"] == pytest.approx(2 / 3)  # the third names another concept
     assert scores["three answers: broader"] == 0.5 and scores["three answers: neither"] is None
-    none = ThreeAnswers.of(concepts, exact, None, lambda of: {2}, [(), (1, 2), (-1,)])
+    none = ThreeAnswers.of(concepts, shares, lambda of: {2}, [(), (1, 2), (-1,)])
     assert set(none.scores.values()) == {None} and set(none.counts.values()) == {0}
 
 
@@ -135,15 +136,15 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
     lists_of, shares = stages.scored(list(test.mentions.strings), contexts=list(test.contexts))
     found = ranked(lists_of, data.name_concepts, shares)
     gold = test.gold_sets()
-    three = ThreeAnswers.of(found.concepts, found.rank, found.broader, data.broader, gold)
+    three = ThreeAnswers.of(found.concepts, found.rank, data.broader, gold)
     assert {name: record["counts"][name] for name in three.counts} == three.counts
     assert len(three.truth) == 3 * 2 * 40  # that of several concepts is none
     assert {name: record["scores"][name] for name in three.scores} == three.scores
     measured = Cutoffs.read(cutoffs)
     assert measured.tables.keys() == measured.rules.keys() == {ALL, BROADER}
     assert measured.tables[ALL].mentions == len(three.truth)
-    assert measured.tables[ALL].right[0] == three.exact[:, 2].sum()
-    assert measured.tables[BROADER].right[0] == three.broader[:, 2].sum()
+    assert measured.tables[ALL].right[0] == three.cases[:, 0, 2].sum()
+    assert measured.tables[BROADER].right[0] == three.cases[:, 1, 2].sum()
     # `normalize` takes them.
     listed = tmp_path / "list.txt"
     listed.write_text("coronary attack\nrenal pain\n")
@@ -278,11 +279,11 @@ def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, tmp_path, cap
     dictionary = ["--dictionary", str(lists.parent / "dataset"), str(tmp_path / "m.txt")]
     given = ["normalize", "--model", "tf-idf", "--ranker", str(ranker), *dictionary]
     assert main([*given, "--precision", "0.9"]) == 2
-    assert "found no --cutoffs; expected what was measured" in capsys.readouterr().err
+    assert "--cutoffs: found none; expected what" in capsys.readouterr().err
     encoder = tmp_path / "encoder.json"
     measure_cutoffs(np.ones(2), np.ones(2, bool)).write(encoder)
     assert main([*given, "--cutoffs", str(encoder)]) == 2
-    assert "found what was measured of an encoder; expected" in capsys.readouterr().err
+    assert "encoder.json, measured of an encoder; expected" in capsys.readouterr().err
     one = load_ranker(ranker)
     other = Says({"a": (0.1, 0.1)})
     other.answers = 1

@@ -434,8 +434,8 @@ def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator,
     assert [len(answer) for answer in found.answers()] == found.counts.tolist()
     for row, mention in enumerate(mentions):
         probability = both.rankers[0].score(mention, [names[n] for n in found.names[row]])
-        np.testing.assert_allclose(found.rank[row], probability, atol=1e-6)
-    np.testing.assert_allclose(found.scores, (found.recall + found.rank) / 2)
+        np.testing.assert_allclose(found.rank[row, :, 0], probability, atol=1e-6)
+    np.testing.assert_allclose(found.scores, (found.recall + found.rank[..., 0]) / 2)
     assert (np.diff(found.scores, axis=1) <= 0).all()
     twice = RecallAndRank(stages[0], stages[1] * 2, names, data.name_concepts).answer(mentions, 5)
     np.testing.assert_allclose(twice.rank, found.rank, atol=1e-7)  # the mean over rankers
