@@ -246,9 +246,11 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tm
     files = {"dictionary": dataset, "train": (train,), "dev": (), "test": (train,)}
     folder = tiny_mentions(tmp_path, **files).folder
     out, cutoffs = tmp_path / "o.json", tmp_path / "c.json"
-    words = ["--model", "tf-idf", "--ranker", ranker, "--benchmark", f"tiny={folder}"]
-    assert main(["evaluate", *map(str, [*words, "--cutoffs", cutoffs, "--json", out])]) == 0
-    (record,) = json.loads(out.read_text())["records"]
+    words = ["--model", lists.parent / "bert", "--ranker", ranker, "--pooling", "cls", "mean"]
+    words += ["--cutoffs", cutoffs, "--json", out, "--benchmark", f"tiny={folder}"]
+    assert main(["evaluate", *map(str, words)]) == 0
+    record, _ = json.loads(out.read_text())["records"]
+    assert capsys.readouterr().err.count("cut-offs: ") == 1, "of the first pooling"
     cases = sum(count for name, count in record["counts"].items() if "answered" in name)
     assert cases == 2 * 90
     measured = Cutoffs.read(cutoffs)
@@ -262,9 +264,7 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tm
         ([f"b={other.folder}"], "expected mentions that are looked up in one dictionary"),
         ([f"b={table}", "--dictionary", table], "and other mentions; expected folders of mentions"),
     ):
-        given = [*words, *more, "--cutoffs", cutoffs, "--json", out]
-        given[1] = lists.parent / "bert"
-        assert main(["evaluate", *map(str, given)]) == 2
+        assert main(["evaluate", *map(str, [*words, *more])]) == 2
         assert said in capsys.readouterr().err
 
 
