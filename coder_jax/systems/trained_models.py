@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,9 @@ from coder_jax.encoding.vector_files import (
 from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.evaluation.several_concepts import MultipleNames
+from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
+from coder_jax.mapping.confidence import cutoffs_of_ranker, no_strings_of
+from coder_jax.mapping.normalizer import Rule
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
@@ -70,6 +73,8 @@ from coder_jax.training.run_folder import (
     typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
+from data_pipeline.batches.kinship import broader_in
+from data_pipeline.batches.mentions import said_of_names
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
@@ -379,6 +384,8 @@ def staged_normalizer(
     by: Choice,
     *,
     threshold: float = 0.0,
+    rules: Mapping[str, Rule] | None = None,
+    path: str = "",
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
@@ -389,7 +396,8 @@ def staged_normalizer(
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
-        threshold, abbreviations: of `StagedNormalizer`.
+        threshold, rules, abbreviations: of `StagedNormalizer`.
+        path: of the dictionary, for rankers that read what is broader.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -403,9 +411,20 @@ def staged_normalizer(
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
     stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
+    if any("concept" in ranker.reads for ranker in stages.rankers):
+        number = {one: place for place, some in enumerate(concepts) for one in some}
+        parents = broader_in(path, number, len(concepts))
+        stages.concepts = said_of_names(names, of_name, *parents)
+    if any("context" in ranker.reads for ranker in stages.rankers):
+        tell("warning: the ranker was trained with the text around mentions, and here it has none")
     stages.encode_names(progress=True)
     return StagedNormalizer(
-        stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+        stages,
+        concepts,
+        dictionary,
+        threshold=threshold,
+        rules=rules,
+        abbreviations=abbreviations,
     )
 
 
@@ -449,6 +468,7 @@ def records_of_stages(
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
     *,
+    cutoffs: Path | None = None,
     cache: bool = False,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
@@ -459,29 +479,51 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
+        cutoffs: a file to write, with what the rankers' probabilities are worth, in the first way;
+            then the benchmarks have one dictionary.
         cache: as for `_load_stages`.
+
+    Raises:
+        BadInput: cut-offs of too few mentions.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
+    measured: list[np.ndarray] = []
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
-        names, concepts = one.dictionary.terms, one.data.name_concepts
+        data, names, mentions = one.data, one.dictionary.terms, one.mentions
+        concepts, gold = data.name_concepts, one.split.gold_sets()
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
+        if any("concept" in ranker.reads for ranker in stages.rankers):
+            stages.concepts = said_of_names(names, concepts, data.parent_start, data.parents)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
-        tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
-        lists, probabilities = stages.scored(one.mentions, progress=True)
-        speed = _mentions_per_s(stages, one.mentions)
+        tell(f"{one.name}: {len(mentions):,} mentions, {len(names):,} names{with_rankers}")
+        contexts = list(one.split.contexts)
+        lists, probabilities = stages.scored(mentions, contexts=contexts, progress=True)
+        speed = _mentions_per_s(stages, mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
-            records.append(
-                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused, speed)
-            )
+            three = None
+            if found.rank is not None:
+                cases = partial(ThreeAnswers.of, found.concepts, found.rank, data.broader)
+                three = cases(gold) if found.rank.shape[2] > 1 else None
+                if cutoffs and by == choices[0]:
+                    by_string = StagedNormalizer(stages, (), one.dictionary)
+                    asked = set(no_strings_of(by_string, mentions))
+                    left = [of if row in asked else () for row, of in enumerate(gold)]
+                    measured.append(cases(left).cases)
+            how = answers, by.fused, speed, three
+            records.append(one.score_answers(found.concepts, found.counts, protocol, *how))
+    if cutoffs:
+        about = {"model": " + ".join(models), "ranker": " + ".join(rankers)}
+        cutoffs_of_ranker(np.concatenate(measured), about).write(cutoffs)
+        tell(f"cut-offs: {cutoffs}")
     return records
 
 

@@ -216,6 +216,8 @@ NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("development", []),
     ("development_dictionary", ""),
     ("fold", ""),
+    ("reads", []),
+    ("broader", False),
     ("layers", 0),
     ("triplet_weight", 1.0),
     ("keep_similarities", 0.0),

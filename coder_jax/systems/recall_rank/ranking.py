@@ -16,13 +16,22 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.normalizer import Near, SameStringNormalizer
+from coder_jax.mapping.confidence import ALL, BROADER, likeliest
+from coder_jax.mapping.normalizer import Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
-from data_pipeline.batches.mentions import Pairs, inputs_of, pairs_of, probe_tokens
+from data_pipeline.batches.mentions import (
+    Inputs,
+    More,
+    Pairs,
+    inputs_of,
+    pairs_of,
+    probe_tokens,
+    with_more,
+)
 from data_pipeline.batches.packing import joined, pack_rows
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import CandidateLists, candidate_rows, token_table
@@ -118,11 +127,12 @@ def rank_logits(
     probes: int,
     mask: Mask,
 ) -> jax.Array:
-    """float32 [N]: the score of each pair of some packed rows, before the sigmoid.
+    """float32 [N, 1 + A]: the scores of the answers for each pair of some packed rows, before the
+    softmax.
 
     Args:
         bert: the encoder.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A].
         rows: tokens, positions, segments, kinds, types, [R, L] each.
         pairs: N.
         probes: K, the kinds of keywords.
@@ -130,13 +140,16 @@ def rank_logits(
     """
     led = Probes(kinds=rows["kinds"], types=rows["types"], number=probes, after=mask == "after")
     vector_ND = bert.pair_vectors(rows["tokens"], rows["positions"], rows["segments"], led, pairs)
-    return score_of(vector_ND, head)
+    return answer_logits(vector_ND, head)
 
 
-def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
-    """float32 [N]: a linear layer with one output."""
+def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
+    """float32 [N, 1 + A]: a linear layer, after the 0 of "neither".
+
+    With one output the softmax of both is the sigmoid of it.
+    """
     product = jnp.dot(vector_ND, head["kernel"], precision=jax.lax.Precision.HIGHEST)
-    return (product + head["bias"][None])[:, 0]
+    return jnp.pad(product + head["bias"][None], ((0, 0), (1, 0)))
 
 
 # Compiled once for each shape and each structure of an encoder.
@@ -152,7 +165,8 @@ def probabilities(
     mask: Mask,
     progress: bool = False,
 ) -> np.ndarray:
-    """float32 [n]: the probability of each pair, independent of the packing.
+    """float32 [n, A]: the probabilities of the answers for each pair, independent of the packing:
+    that it is a name of the concept, and perhaps of a broader one.
 
     Equal pairs, such as of a mention that texts repeat, are computed once.
 
@@ -165,7 +179,7 @@ def probabilities(
         Stopped: a signal asked for it.
     """
     first_of, place = _distinct_pairs(pairs)
-    found = np.empty(len(first_of), np.float32)
+    found = np.empty((len(first_of), np.shape(head["bias"])[0]), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
     # Pairs of similar length are packed together.
@@ -176,7 +190,7 @@ def probabilities(
         chosen = order[first : first + _PAIRS_AT_ONCE]
         rows = packed(pairs, first_of[chosen], row_length)
         logits = _compiled_logits(bert, dict(head), rows, _PAIRS_AT_ONCE, probes, mask)
-        found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
+        found[chosen] = jax.nn.softmax(logits[: len(chosen)])[:, 1:]
     return found[place]
 
 
@@ -224,6 +238,7 @@ class RankerSettings:
     max_length: int
     pair_length: int
     keyword_kinds: list[str]
+    reads: list[More] = dataclasses.field(default_factory=list)
 
 
 class TermRanker:
@@ -232,11 +247,12 @@ class TermRanker:
     Args:
         bert: the encoder of pairs.
         tokenizer: its own.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A]; A is 2 if it also knows broader concepts.
         keywords: that lead its attention; of as many kinds as it was trained with.
         mask: where their masks apply (`RankSystem.mask`).
         cleaning: rule set that strings go through first.
         max_length, pair_length: longest string and pair in tokens.
+        reads: what else it reads (`RankSpec.reads`).
     """
 
     def __init__(
@@ -250,11 +266,13 @@ class TermRanker:
         cleaning: str = "none",
         max_length: int = 64,
         pair_length: int = 128,
+        reads: Sequence[More] = (),
     ):
         self.bert, self.tokenizer, self.keywords = bert, tokenizer, keywords
         self.head = {name: np.asarray(array, np.float32) for name, array in head.items()}
         self.mask, self.cleaning = mask, cleaning
         self.max_length, self.pair_length = max_length, pair_length
+        self.reads = tuple(reads)
         self.probes = probe_tokens(tokenizer, len(keywords.kinds))
 
     @classmethod
@@ -276,12 +294,34 @@ class TermRanker:
             cleaning=settings.cleaning,
             max_length=settings.max_length,
             pair_length=settings.pair_length,
+            reads=settings.reads,
         )
 
-    def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
-        """float32 [k]: the probability that each candidate is a name of what a mention means."""
+    @property
+    def answers(self) -> int:
+        """A: 1, or 2 if it also tells what is broader."""
+        return len(self.head["bias"])
+
+    def score(
+        self,
+        mention: str,
+        candidates: Sequence[str],
+        context: str = "",
+        concepts: Sequence[str] = (),
+    ) -> np.ndarray:
+        """float32 [k]: the probability that each candidate is a name of what a mention means.
+
+        Args:
+            mention: a string.
+            candidates: k names.
+            context: the text around the mention, if it is known and the ranker reads it.
+            concepts: likewise what is said of the concept of each candidate (`said_of_names`).
+        """
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        return self.score_pairs([mention], list(candidates), rows)
+        found = self.score_pairs(
+            [mention], list(candidates), rows, contexts=[context], concepts=concepts
+        )
+        return found[:, 0]
 
     def score_pairs(
         self,
@@ -289,29 +329,29 @@ class TermRanker:
         names: Sequence[str],
         rows: np.ndarray,
         *,
+        contexts: Sequence[str] = (),
+        concepts: Sequence[str] = (),
         progress: bool = False,
     ) -> np.ndarray:
-        """float32 [n]: the probability of each pair.
+        """float32 [n, A]: the probabilities of each pair: that it is the concept, and perhaps that
+        it is broader.
 
         Args:
             mentions, names: strings.
             rows: int [n, 2], the mention and the name of each pair.
+            contexts: the text around each mention; () if none is known.
+            concepts: what is said of the concept of each name (`said_of_names`); () if nothing is.
             progress: show a progress bar.
         """
         if not len(rows):
-            return np.zeros(0, np.float32)
-        tables = [
-            token_table(
-                self.tokenizer,
-                strings,
-                cleaning=self.cleaning,
-                max_length=self.max_length,
-                keywords=self.keywords,
-            )[0]
-            for strings in (mentions, names)
-        ]
-        of_mentions, of_names = map(inputs_of, tables)
-        pairs = pairs_of(of_mentions, of_names, rows, self.probes, self.pair_length)
+            return np.zeros((0, self.answers), np.float32)
+        pairs = pairs_of(
+            self._inputs(mentions, contexts if "context" in self.reads else ()),
+            self._inputs(names, concepts if "concept" in self.reads else ()),
+            rows,
+            self.probes,
+            self.pair_length,
+        )
         return probabilities(
             self.bert,
             self.head,
@@ -320,6 +360,17 @@ class TermRanker:
             mask=self.mask,
             progress=progress,
         )
+
+    def _inputs(self, strings: Sequence[str], more: Sequence[str]) -> Inputs:
+        """Strings with what is read beside them."""
+        table, _ = token_table(
+            self.tokenizer,
+            strings,
+            cleaning=self.cleaning,
+            max_length=self.max_length,
+            keywords=self.keywords,
+        )
+        return with_more(inputs_of(table), more, self.tokenizer, self.cleaning, self.keywords)
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
@@ -362,7 +413,7 @@ class Ranked:
     recall: np.ndarray
     """float64, by the generator."""
     rank: np.ndarray | None
-    """float32, the ranker's probability; None without a ranker."""
+    """float32 [M, k, A], the ranker's probabilities (`probabilities`); None without a ranker."""
     counts: np.ndarray
     """int64 [M]: so many of them are the answer."""
 
@@ -396,7 +447,7 @@ class Choice:
 def ranked(
     lists: CandidateLists,
     name_concepts: np.ndarray,
-    probability_MK: np.ndarray | None,
+    probability_MKA: np.ndarray | None,
     choice: Choice | None = None,
 ) -> Ranked:
     """Candidates ordered by the scores of generator and ranker, cut by the number of concepts.
@@ -406,14 +457,15 @@ def ranked(
     Args:
         lists: of the generator.
         name_concepts: int [N], the concept of each name.
-        probability_MK: of the ranker; None where there is none.
+        probability_MKA: of the ranker (`probabilities`); None where there is none.
         choice: how the two become one.
     """
     choice = choice or Choice()
     # theta is for scores with a ranker; distances alone leave all scores above it.
-    alone = probability_MK is None or choice.fusion == "recall"
+    alone = probability_MKA is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
-    scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
+    exact_MK = None if probability_MKA is None else probability_MKA[..., 0]
+    scores = fused_scores(lists.distances, exact_MK, fusion=choice.fusion, form=choice.form)
     order = best_first(scores)
 
     def ordered(array: np.ndarray) -> np.ndarray:
@@ -425,7 +477,9 @@ def ranked(
         names=names,
         scores=scores,
         recall=ordered(_recall_scores(lists.distances, choice.form)),
-        rank=None if probability_MK is None else ordered(probability_MK),
+        rank=None
+        if probability_MKA is None
+        else np.take_along_axis(probability_MKA, order[..., None], axis=1),
         counts=_answer_counts(scores, lists.numbers, threshold),
     )
 
@@ -439,6 +493,7 @@ class RecallAndRank:
         names: N names of the dictionary.
         name_concepts: int [N], the concept of each.
         choice: how scores become answers.
+        concepts: what rankers may read of the concept of each name (`said_of_names`).
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
 
@@ -450,11 +505,12 @@ class RecallAndRank:
         name_concepts: np.ndarray,
         choice: Choice | None = None,
         *,
+        concepts: Sequence[str] = (),
         cache: bool = False,
     ):
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
-        self.choice, self.cache = choice or Choice(), cache
+        self.choice, self.concepts, self.cache = choice or Choice(), concepts, cache
         self.vectors: list[np.ndarray] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
@@ -483,17 +539,29 @@ class RecallAndRank:
         return ranked(lists, self.name_concepts, found, self.choice)
 
     def scored(
-        self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
+        self,
+        mentions: Sequence[str],
+        k: int = CANDIDATES,
+        *,
+        contexts: Sequence[str] = (),
+        progress: bool = False,
     ) -> tuple[CandidateLists, np.ndarray | None]:
         """The arguments of `ranked`: candidates of mentions, and the rankers' probabilities.
 
         Args:
             mentions, k, progress: as for `answer`.
+            contexts: the text around each mention; () if none is known.
         """
         vectors = self.encode_names(progress=progress)
         lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
         return lists, mean_probabilities(
-            self.rankers, self.names, mentions, lists, progress=progress
+            self.rankers,
+            self.names,
+            mentions,
+            lists,
+            contexts=contexts,
+            concepts=self.concepts,
+            progress=progress,
         )
 
 
@@ -503,34 +571,57 @@ def mean_probabilities(
     mentions: Sequence[str],
     lists: CandidateLists,
     *,
+    contexts: Sequence[str] = (),
+    concepts: Sequence[str] = (),
     progress: bool = False,
 ) -> np.ndarray | None:
-    """float32 [M, k]: the rankers' mean probability of each candidate; None without a ranker.
+    """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
 
     Args:
         rankers: any number.
         names: of the dictionary, [N].
         mentions: M strings.
         lists: their candidates.
+        contexts, concepts: as for `TermRanker.score_pairs`.
         progress: show progress bars.
+
+    Raises:
+        BadInput: some of the rankers know what is broader, and others do not.
     """
     if not rankers:
         return None
+    if len({one.answers for one in rankers}) > 1:
+        raise BadInput(
+            "found rankers that tell broader concepts, and others that do not; expected one kind: "
+            "their probabilities are averaged"
+        )
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    found = [ranker.score_pairs(mentions, strings, rows, progress=progress) for ranker in rankers]
-    return np.stack(found).mean(axis=0).reshape(lists.names.shape)
+    more = [concepts[name] for name in shown.tolist()] if concepts else ()
+    found = [
+        one.score_pairs(
+            mentions, strings, rows, contexts=contexts, concepts=more, progress=progress
+        )
+        for one in rankers
+    ]
+    return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 
 # -------------------------------------------------------------------------------------------------
 # Recall and rank as a normalizer, for `normalize`.
 
 
+_LIKELY = Rule(least_similarity=0.5)  # more probably right than wrong
+_SAYING = {ALL: "the same concept", BROADER: "a broader one"}
+
+
 class StagedNormalizer(SameStringNormalizer):
     """Maps mentions to one concept or several: strings of the dictionary first, then by stages.
 
-    The similarity of a candidate is its score by recall and rank.
+    The similarity of a candidate is its score by recall and rank. By rules the answer is the first
+    candidate, if the ranker is sure enough that it is the concept; else the one that is most
+    probably broader, if the ranker is sure enough of that; else there is none.
     """
 
     def __init__(
@@ -540,6 +631,7 @@ class StagedNormalizer(SameStringNormalizer):
         dictionary: Dictionary,
         *,
         threshold: float = 0.0,
+        rules: Mapping[str, Rule] | None = None,
         abbreviations: Mapping[str, str] | None = None,
     ):
         """
@@ -548,17 +640,24 @@ class StagedNormalizer(SameStringNormalizer):
           concepts: what the numbers of its concepts stand for: one, or several codes of a name.
           dictionary: with its terms as the source writes them.
           threshold: no answer where the best score is less.
+          rules: by ALL what makes the ranker sure enough that a candidate is the concept, and
+            perhaps by BROADER that it is broader. None: a probability of a half, if the ranker
+            tells what is broader; else all first candidates are answers.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
+        tells_broader = any(one.answers > 1 for one in stages.rankers)
+        likely = dict.fromkeys(_SAYING, _LIKELY) if tells_broader else {}
+        self.rules = likely if rules is None else rules
         self.others = {first: len(others) for first, *others in concepts if others}
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         if not strings:
             return []
         found = self.stages.answer(strings, CANDIDATES)
-        rows = zip(found.concepts, found.names, found.scores, found.counts, strict=True)
+        shares = found.rank if found.rank is not None else [None] * len(strings)
+        rows = zip(found.concepts, found.names, found.scores, found.counts, shares, strict=True)
         return [
             Near(
                 [
@@ -566,8 +665,9 @@ class StagedNormalizer(SameStringNormalizer):
                     for concept, name, score in zip(concepts, names, scores, strict=True)
                 ],
                 int(count),
+                said,
             )
-            for concepts, names, scores, count in rows
+            for concepts, names, scores, count, said in rows
         ]
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
@@ -578,4 +678,31 @@ class StagedNormalizer(SameStringNormalizer):
             return Answer(mention, Status.NO_ANSWER, shown, reason=reason, count=near.number)
         ties = self.others.get(best.concept, 0)
         status = Status.TIED if ties else Status.NEAR
-        return Answer(mention, status, shown, ties=ties, count=near.number)
+        answer = Answer(mention, status, shown, ties=ties, count=near.number)
+        return self._if_sure(answer, near, k) if self.rules else answer
+
+    def _if_sure(self, answer: Answer, near: Near, k: int) -> Answer:
+        """The answer, if the ranker is sure enough of it; else a broader concept, or none."""
+        assert near.shares is not None, "there are rules only of a ranker"
+        reasons: list[str] = []
+        for what, (place, *likely) in zip(_SAYING, likeliest(near.shares), strict=False):
+            if (rule := self.rules.get(what)) is None:
+                continue
+            confidence = rule.confidence(*likely)
+            if not (why := rule.why_not(*likely)):
+                if what == ALL:
+                    return dataclasses.replace(answer, confidence=confidence)
+                wider = near.candidates[place]
+                ranked = [wider, *near.candidates[:place], *near.candidates[place + 1 :]][:k]
+                return Answer(
+                    answer.mention,
+                    Status.BROADER,
+                    ranked,
+                    ties=self.others.get(wider.concept, 0),
+                    confidence=confidence,
+                    reason="; ".join(reasons),
+                )
+            reasons.append(f"{_SAYING[what]}: {why.replace('similarity', 'probability')}")
+        return dataclasses.replace(
+            answer, status=Status.NO_ANSWER, ties=0, reason="; ".join(reasons)
+        )

@@ -1,6 +1,6 @@
 import pytest
 from mention_files import medic
-from tiny_mentions import tiny_mentions, write_files
+from tiny_mentions import mentions_that_say_more, tiny_mentions, write_files
 
 from data_pipeline.build_mentions import __main__ as command
 from data_pipeline.build_mentions.build import mentions_report
@@ -103,6 +103,30 @@ def test_without_keywords_no_token_has_a_kind(tmp_path):
     assert not dataset.names.kinds.any()
     assert dataset.manifest.keyword_kinds == []
     assert dict(dataset.words) == {}
+
+
+def test_contexts_and_what_is_broader_are_stored(tmp_path):
+    data = mentions_that_say_more(tmp_path)
+    contexts = ["an acute coronary attack", "pain of a failing kidney", "", "acute renal pain"]
+    assert [list(data.splits[split].contexts) for split in ("train", "dev")] == [contexts] * 2
+    wider = {
+        concept: {data.concepts[one] for one in data.parents[data.parent_start[row] :][:count]}
+        for row, (concept, count) in enumerate(
+            zip(data.concepts, (data.parent_start[1:] - data.parent_start[:-1]), strict=True)
+        )
+    }
+    assert wider == {"H1": {"A1", "K2"}, "K1": {"K2"}, "K2": set(), "L1": {"K2"}, "A1": {"K2"}}
+    numbers = {concept: row for row, concept in enumerate(data.concepts)}
+    assert data.broader([numbers["H1"]]) == {numbers["A1"], numbers["K2"]}
+    assert data.broader([numbers["A1"], numbers["K2"]]) == set()
+    counts = data.manifest.counts
+    assert counts["concepts with a broader one"] == 4
+    assert counts["train: mentions with a context"] == 3
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    plain = tiny_mentions(folder)
+    assert not len(plain.parents) and not plain.broader([0])
+    assert not any(split.contexts for split in plain.splits.values())
 
 
 def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):

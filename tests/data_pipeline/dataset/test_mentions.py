@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from spoiled_files import readings, spoiled_text
-from tiny_mentions import tiny_mentions
+from tiny_mentions import mentions_that_say_more, tiny_mentions
 from tokenizers import Tokenizer
 
 from data_pipeline.dataset.mentions import (
@@ -158,8 +158,10 @@ def everything(folder):
     data = open_mentions(folder)
     tables = [data.names, *(split.mentions for split in data.splits.values())]
     of_tables = [[*table.strings, table.tokens.tolist(), table.kinds.tolist()] for table in tables]
-    gold = [split.gold_sets() for split in data.splits.values()]
-    return repr([of_tables, gold, [*data.concepts], [*data.codes], data.branches, data.words])
+    gold = [[split.gold_sets(), *split.contexts] for split in data.splits.values()]
+    above = [data.broader([concept]) for concept in range(len(data.concepts))]
+    known = [[*data.concepts], [*data.codes], data.branches, data.words]
+    return repr([of_tables, gold, above, known])
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
@@ -171,6 +173,22 @@ def test_spoiled_folders(built, folder, count):
     readings(folder / "manifest.json", lambda: everything(folder), seed=39, count=count)
     words = folder / "words.tsv"
     readings(words, lambda: everything(folder), seed=39, count=count, spoil=spoiled_text)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(1000, marks=pytest.mark.slow)])
+def test_spoiled_contexts_and_hierarchies(tmp_path, count):
+    folder = mentions_that_say_more(tmp_path).folder
+    found = [*folder.glob("*contexts*.npy"), *folder.glob("parent*.npy")]
+    assert len(found) == 8
+    for file in sorted(found):
+        readings(
+            file, lambda: everything(folder), seed=39, count=count, as_bytes=True, checked=True
+        )
+    parents = np.load(folder / "parents.npy")
+    parents[0] = 9
+    np.save(folder / "parents.npy", parents)
+    with pytest.raises(BadInput, match="to 9, expected 0 to 4"):
+        open_mentions(folder)
 
 
 @pytest.mark.parametrize("name", ["names.start", "dev.gold_start", "code_start", "branch_start"])
