@@ -243,33 +243,45 @@ def _choose(options: AnswerOptions, terms: int) -> _Chosen:
     return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
 
 
-def rules_of_ranker(options: AnswerOptions) -> dict[str, Rule] | None:
+def rules_of_ranker(options: AnswerOptions, terms: int, ordered_by: str) -> dict[str, Rule] | None:
     """What makes a ranker sure enough, as --cutoffs measured it; None without --cutoffs.
+
+    Args:
+      options: of the command.
+      terms: rows of the dictionary.
+      ordered_by: the score that orders the candidates.
 
     Raises:
       BadInput: a precision without cut-offs, or that no answer reached; other cut-offs.
     """
     from coder_jax.mapping.confidence import ALL, RANKER, Cutoffs, cutoff_for
-    from coder_jax.mapping.normalizer import Rule
+    from coder_jax.mapping.normalizer import LIKELY, Rule
 
     path, wanted = options.cutoffs, options.precision
     if path is None and wanted is None:
         return None
-    measured = Cutoffs.read(path) if path else None
-    if path is None or measured is None or measured.candidates != RANKER:
+    if path is None or (measured := Cutoffs.read(path)).candidates != RANKER:
         raise BadInput(
             f"--cutoffs: found {f'{path}, measured of an encoder' if path else 'none'}; expected "
             "what `evaluate --ranker ... --cutoffs FILE` measures on a folder of mentions"
         )
+    if measured.ordered_by != ordered_by:
+        raise BadInput(
+            f"{path} was measured with candidates ordered by {measured.ordered_by}, and here they "
+            f"are by {ordered_by}; give the same --fusion, or measure anew"
+        )
+    if warning := measured.of_another_dictionary(terms):
+        tell(f"warning: {warning}")
     rules = {}
     for name, rule in measured.rules.items():
-        least: float | None = 0.5  # more likely right than wrong
+        least: float | None = LIKELY
         if wanted is not None and name == ALL:
             least = _least_confidence(wanted, measured, None, path)
         elif wanted is not None:
             least = cutoff_for(measured.tables[name], wanted)
-            tell(f"{name}: {'never' if least is None else f'from confidence {least:.3f} on'}")
-        if least is not None:
+        if least is None:
+            tell(f"no answer will be broader: none reached --precision {wanted} in {path}")
+        else:
             rules[name] = Rule(-1.0, rule.confidence, least)
     return rules
 

@@ -38,9 +38,9 @@ how many mentions are answered, and how many of these rightly, from which simila
 likely an answer is right by its similarity and margin, for each language, and with --precision how
 many answers are left. Give terms that the encoder was not trained on, such as a dataset's heldout/
 or a list that people have coded. In the model's folder, as cutoffs.json, `normalize` finds it.
-With --ranker and folders of mentions it measures how likely the ranker's answers are right, on each
-mention of one concept as it is, and as if the dictionary lacked its concept; give that file to
-`normalize --ranker ... --cutoffs FILE`.
+With --ranker and folders of mentions it measures how likely the ranker's answers are right, on the
+mentions of one concept: with its candidates and, if its concept is among them, once more without
+it. Give that file to `normalize --ranker ... --cutoffs FILE`.
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
@@ -134,6 +134,8 @@ from data_pipeline.terminology.cleaning import lookup_rules
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.normalization import NormalizationFold
@@ -509,13 +511,14 @@ def run(options: EvaluateOptions) -> int:
         measured = _folds_to_measure(benchmarks, staged, options.ranker)
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
+    cases: list[np.ndarray] = []
     with _place_of_vectors(out) as beside:
         for pooling in options.poolings if staged else ():
             generators = generators_of(options.models, pooling, options)
             stages = (options.models, generators, options.ranker)
-            file = options.cutoffs if pooling == options.poolings[0] else None
+            wanted = cases if options.cutoffs and pooling == options.poolings[0] else None
             cache = not options.no_cache
-            records += records_of_stages(*stages, staged, choices, cutoffs=file, cache=cache)
+            records += records_of_stages(*stages, staged, choices, cases=wanted, cache=cache)
         if by_classes:
             records += records_of_classes(options.model, benchmarks, options.kinds)
         elif benchmarks:
@@ -528,6 +531,13 @@ def run(options: EvaluateOptions) -> int:
             path.unlink()
     if options.cutoffs and measured:
         _write_cutoffs(options, measured, options.cutoffs)
+    elif options.cutoffs:
+        from coder_jax.mapping.confidence import cutoffs_of_ranker
+
+        about = {"model": " + ".join(options.models), "ranker": " + ".join(options.ranker)}
+        about |= {"dictionary": staged[0].dictionary.description, "ordered_by": choices[0].fused}
+        cutoffs_of_ranker(cases, about).write(options.cutoffs)
+        tell(f"cut-offs: {options.cutoffs}")
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
         print_records(records, options.kinds)
         print(f"\nscores and protocol: {out}")

@@ -58,8 +58,8 @@ dictionary may be code<TAB>name, as code.txt of CHIP-2019 is.
 A ranker that was trained with --broader answers with the first candidate if that is more probably
 the concept than not ("near"); else with the candidate that is most probably broader than what is
 meant, if that is more probable than not ("broader"); else not at all. With --cutoffs, a file of
-`evaluate --ranker ... --cutoffs FILE`, the measured confidence takes the place of the probability,
-and with --precision 0.9 it must be as high as makes 9 of 10 answers right.
+`evaluate --ranker ... --cutoffs FILE`, any ranker answers so, by the measured confidence; with
+--precision 0.9 this must be as high as makes 9 of 10 answers right.
 
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
@@ -529,13 +529,15 @@ def _normalizer_of(
     if has_stages(options.models, options.ranker):
         _check_of_terms(options, "answers come from a generator or a ranker")
         _check_of_stages(options)
+        by = options.ranking(options.fusion)
+        rules = rules_of_ranker(options, len(dictionary.terms), by.fused)
         return staged_normalizer(
             generators_of(options.models, options.pooling, options),
             options.ranker,
             dictionary,
-            options.ranking(options.fusion),
+            by,
             threshold=least,
-            rules=rules_of_ranker(options),
+            rules=rules,
             path=options.dictionary or "",
             abbreviations=abbreviations,
             cache=not options.no_cache,

@@ -225,9 +225,9 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 # -------------------------------------------------------------------------------------------------
 # Three answers: the concept of a mention is among the candidates, or a broader one, or neither.
 #
-# Each mention of one concept counts twice: with its candidates, where its concept is among them,
-# and as if the dictionary lacked that concept. So any mentions test what is broader and what is
-# neither, if it is known which concepts are broader than others.
+# Each mention of one concept is a case; if the concept is among its candidates, it is another one
+# without that concept. So any mentions test what is broader and what is neither, if it is known
+# which concepts are broader than others.
 
 _KINDS = ("exact", "broader", "neither")
 _LEAST = 0.5  # probability of an answer, where no cut-offs were measured
@@ -240,7 +240,7 @@ class ThreeAnswers:
     Attributes:
       truth: int [n], a place in _KINDS: the best answer that the candidates have.
       cases: float [n, A, 3]; of each answer the probability and the lead (`likeliest`), and 1 if it
-        is right, else 0.
+        is right, else 0. A broader concept is wrong where the concept itself is a candidate.
     """
 
     truth: np.ndarray
@@ -269,12 +269,16 @@ class ThreeAnswers:
             kinds = (concepts, broader_of(concepts))
             right = np.stack([np.isin(concepts_MK[row], list(some)) for some in kinds], axis=1)
             others = ~right[:, 0]
-            for kept in (others,) if others.all() else (others | True, others):
+            for kept in (others,) if others.all() else (np.ones_like(others), others):
                 if kept.any():
                     said, is_right = likeliest(shares_MKA[row][kept]), right[kept]
-                    truth.append(int(np.append(is_right.any(axis=0), True).argmax()))
+                    best = int(np.append(is_right.any(axis=0), True).argmax())
+                    truth.append(best)
                     cases.append(
-                        [(p, lead, is_right[at, a]) for a, (at, p, lead) in enumerate(said)]
+                        [
+                            (p, lead, a == best and is_right[at, a])
+                            for a, (at, p, lead) in enumerate(said)
+                        ]
                     )
         shape = (-1, shares_MKA.shape[2], 3)
         return cls(np.array(truth, int), np.array(cases, np.float64).reshape(shape))
@@ -298,7 +302,7 @@ class ThreeAnswers:
     def scores(self) -> dict[str, float | None]:
         """Shares right (kind and concept) of all cases, and of those of each kind."""
         exact, broader = self.cases[:, :, 2].T > 0
-        right = np.choose(self.said, [exact, broader & (self.truth == 1), self.truth == 2])
+        right = np.choose(self.said, [exact, broader, self.truth == 2])
         groups = {"three answers": self.truth >= 0}
         groups |= {f"three answers: {kind}": self.truth == one for one, kind in enumerate(_KINDS)}
         return {
@@ -353,8 +357,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           mentions that a generator finds candidates for in a second: it encodes and searches them,
           with the names' vectors and the compiled encoder at hand, without the ranker. Of a ranker
           trained with --broader the JSON also says how often the right one of three answers is
-          given (the concept, a broader one, neither), each mention of one concept counted twice:
-          with its candidates, and as if the dictionary lacked its concept.\
+          given (the concept, a broader one, neither). Each mention of one concept counts with its
+          candidates and, if its concept is among them, once more without it.\
 """
     options: ClassVar[type[Options]] = _SplitOptions
 

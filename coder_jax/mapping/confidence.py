@@ -195,6 +195,7 @@ class _MeasuredOn:
 
     candidates: str | None = None
     dictionary: _MeasuredDictionary | None = None
+    ordered_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,11 @@ class Cutoffs:
     def candidates(self) -> str | None:
         """The kind of candidates that they were measured with, where it is known."""
         return self._known("").candidates
+
+    @property
+    def ordered_by(self) -> str | None:
+        """Of a ranker: the score that ordered the candidates (`Choice.fused`)."""
+        return self._known("").ordered_by
 
     def _known(self, source: str) -> _MeasuredOn:
         return typed(self.measured_on, _MeasuredOn, f"{source}: measured_on", _MEASURE_AGAIN)
@@ -376,10 +382,10 @@ def no_strings_of(normalizer: SameStringNormalizer, mentions: Sequence[str]) -> 
     ]
 
 
-def _check_enough(mentions: int) -> None:
-    if mentions < _LEAST_MENTIONS:
+def _check_enough(count: int, what: str = "mentions") -> None:
+    if count < _LEAST_MENTIONS:
         raise BadInput(
-            f"found {mentions} mentions that are no strings of the dictionary; expected "
+            f"found {count} {what} that are no strings of the dictionary; expected "
             f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
         )
 
@@ -423,18 +429,18 @@ def likeliest(shares_KA: np.ndarray) -> list[tuple[int, float, float]]:
     ]
 
 
-def cutoffs_of_ranker(cases: np.ndarray, measured_on: Mapping[str, Any]) -> Cutoffs:
+def cutoffs_of_ranker(benchmarks: Sequence[np.ndarray], measured_on: Mapping[str, Any]) -> Cutoffs:
     """The cut-offs of a ranker's answers, which are of probabilities in place of similarities.
 
     Args:
-      cases: float [n, A, 3], the probability and the lead of each answer (`likeliest`), and
-        whether it is right.
+      benchmarks: the cases of each (`ThreeAnswers`).
       measured_on: see `Cutoffs`.
 
     Raises:
       BadInput: too few cases.
     """
-    _check_enough(len(cases))
+    cases = np.concatenate(benchmarks)
+    _check_enough(len(cases), "cases of mentions")
     tables, rules = {}, {}
     for name, (shares, leads, right) in zip((ALL, BROADER), np.moveaxis(cases, 0, 2), strict=False):
         tables[name], rules[name] = _table_and_rule(shares, leads, right > 0, 0.0)

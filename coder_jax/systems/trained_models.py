@@ -25,7 +25,7 @@ from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
-from coder_jax.mapping.confidence import cutoffs_of_ranker, no_strings_of
+from coder_jax.mapping.confidence import no_strings_of
 from coder_jax.mapping.normalizer import Rule
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
@@ -468,7 +468,7 @@ def records_of_stages(
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
     *,
-    cutoffs: Path | None = None,
+    cases: list[np.ndarray] | None = None,
     cache: bool = False,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
@@ -479,17 +479,16 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
-        cutoffs: a file to write, with what the rankers' probabilities are worth, in the first way;
-            then the benchmarks have one dictionary.
+        cases: gets those of each benchmark in the first way (`ThreeAnswers`), to measure cut-offs
+            on: without the mentions that `normalize` answers without the rankers.
         cache: as for `_load_stages`.
 
     Raises:
-        BadInput: cut-offs of too few mentions.
+        BadInput: cases of a ranker that reads what `normalize` does not have.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
     records = []
-    measured: list[np.ndarray] = []
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
@@ -503,6 +502,11 @@ def records_of_stages(
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(mentions):,} mentions, {len(names):,} names{with_rankers}")
+        if cases is not None and any("context" in ranker.reads for ranker in stages.rankers):
+            raise BadInput(
+                "--cutoffs: found a ranker that reads the text around a mention, which `normalize` "
+                "does not have; give one that was trained without --reads context"
+            )
         contexts = list(one.split.contexts)
         lists, probabilities = stages.scored(mentions, contexts=contexts, progress=True)
         speed = _mentions_per_s(stages, mentions)
@@ -511,19 +515,18 @@ def records_of_stages(
             answers = f"as many as predicted, by {by}{with_rankers}"
             three = None
             if found.rank is not None:
-                cases = partial(ThreeAnswers.of, found.concepts, found.rank, data.broader)
-                three = cases(gold) if found.rank.shape[2] > 1 else None
-                if cutoffs and by == choices[0]:
+                answered = partial(ThreeAnswers.of, found.concepts, found.rank, data.broader)
+                three = answered(gold) if found.rank.shape[2] > 1 else None
+                if cases is not None and by == choices[0]:
                     by_string = StagedNormalizer(stages, (), one.dictionary)
                     asked = set(no_strings_of(by_string, mentions))
                     left = [of if row in asked else () for row, of in enumerate(gold)]
-                    measured.append(cases(left).cases)
-            how = answers, by.fused, speed, three
-            records.append(one.score_answers(found.concepts, found.counts, protocol, *how))
-    if cutoffs:
-        about = {"model": " + ".join(models), "ranker": " + ".join(rankers)}
-        cutoffs_of_ranker(np.concatenate(measured), about).write(cutoffs)
-        tell(f"cut-offs: {cutoffs}")
+                    cases.append(answered(left).cases)
+            records.append(
+                one.score_answers(
+                    found.concepts, found.counts, protocol, answers, by.fused, speed, three
+                )
+            )
     return records
 
 

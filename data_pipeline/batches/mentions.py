@@ -916,7 +916,7 @@ class RankSpec:
     """What the ranker reads beside mention and candidate: context, the sentence of the mention;
     concept, the candidate's other names and the concepts that are broader. None: nothing."""
     broader: bool = False
-    """Learn three answers equally often: the concept itself, a broader one, or neither. Needs
+    """Learn three answers about equally often: the concept itself, a broader one, or neither. Needs
     mentions whose dictionary is a dataset with relations."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
@@ -949,7 +949,7 @@ class RankSpec:
         if self.reads:
             values["reads"] = f"mention, candidate, {', '.join(self.reads)}"
         if self.broader:
-            values["draw"] = "candidates and concepts above and beside, each answer equally often"
+            values["draw"] = "candidates, and concepts above and beside; rare answers repeated"
             values["answers"] = "the same, broader or neither"
         return {**values, "without the fold": self.fold} if self.fold else values
 
@@ -1008,10 +1008,14 @@ class RankBatches(_MentionBatches):
             rows = np.concatenate([rows, self._rows_of_hierarchy()])
         labels = self.labels_of(rows)
         rows, labels = rows[labels >= 0], labels[labels >= 0]
+        if not len(rows):
+            raise BadInput(
+                f"{self.folder} has no mention to learn from: the dictionary lacks the gold of all"
+            )
         if self.spec.broader:
             # Else one pair in ten is of the concept itself: pairs of a rare answer come repeatedly.
             counts = np.bincount(labels)
-            times = (counts.max() // np.maximum(counts, 1))[labels]
+            times = np.rint(counts.max() / np.maximum(counts, 1)).astype(int)[labels]
             rows, labels = np.repeat(rows, times, axis=0), np.repeat(labels, times)
         self.rows, self.labels = rows, labels
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]

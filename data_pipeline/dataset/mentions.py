@@ -244,17 +244,21 @@ _OF_DICTIONARY = {
 
 def _array_types(splits: Sequence[str], there: Container[str]) -> dict[str, str]:
     """The dtype of each array file of a folder with these splits; parents and contexts only if
-    they are `there`.
+    one of their two files is `there`.
     """
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
         for part, dtype in (_TABLE | {"gold_start": "int64", "gold": "int32"}).items()
     }
-    more = {"parent_start": "int64", "parents": "int32"}
+    types = _OF_DICTIONARY | of_splits
+    more = [{"parent_start": "int64", "parents": "int32"}]
     for split in splits:
-        more |= {f"{split}.contexts.text": "uint8", f"{split}.contexts.text_start": "int64"}
-    return _OF_DICTIONARY | of_splits | {name: more[name] for name in more if name in there}
+        name = f"{split}.contexts"
+        more.append({f"{name}.text": "uint8", f"{name}.text_start": "int64"})
+    for both in more:
+        types |= both if any(name in there for name in both) else {}
+    return types
 
 
 def open_mentions(path: str | Path) -> MentionDataset:

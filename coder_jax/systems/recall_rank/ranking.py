@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.confidence import ALL, BROADER, likeliest
-from coder_jax.mapping.normalizer import Near, Rule, SameStringNormalizer
+from coder_jax.mapping.normalizer import LIKELY, Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
@@ -298,7 +298,7 @@ class TermRanker:
         )
 
     @property
-    def answers(self) -> int:
+    def outputs(self) -> int:
         """A: 1, or 2 if it also tells what is broader."""
         return len(self.head["bias"])
 
@@ -344,7 +344,7 @@ class TermRanker:
             progress: show a progress bar.
         """
         if not len(rows):
-            return np.zeros((0, self.answers), np.float32)
+            return np.zeros((0, self.outputs), np.float32)
         pairs = pairs_of(
             self._inputs(mentions, contexts if "context" in self.reads else ()),
             self._inputs(names, concepts if "concept" in self.reads else ()),
@@ -590,7 +590,7 @@ def mean_probabilities(
     """
     if not rankers:
         return None
-    if len({one.answers for one in rankers}) > 1:
+    if len({one.outputs for one in rankers}) > 1:
         raise BadInput(
             "found rankers that tell broader concepts, and others that do not; expected one kind: "
             "their probabilities are averaged"
@@ -612,7 +612,6 @@ def mean_probabilities(
 # Recall and rank as a normalizer, for `normalize`.
 
 
-_LIKELY = Rule(least_similarity=0.5)  # more probably right than wrong
 _SAYING = {ALL: "the same concept", BROADER: "a broader one"}
 
 
@@ -647,8 +646,8 @@ class StagedNormalizer(SameStringNormalizer):
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
-        tells_broader = any(one.answers > 1 for one in stages.rankers)
-        likely = dict.fromkeys(_SAYING, _LIKELY) if tells_broader else {}
+        tells_broader = any(one.outputs > 1 for one in stages.rankers)
+        likely = dict.fromkeys(_SAYING, Rule(least_similarity=LIKELY)) if tells_broader else {}
         self.rules = likely if rules is None else rules
         self.others = {first: len(others) for first, *others in concepts if others}
 
@@ -698,7 +697,6 @@ class StagedNormalizer(SameStringNormalizer):
                     answer.mention,
                     Status.BROADER,
                     ranked,
-                    ties=self.others.get(wider.concept, 0),
                     confidence=confidence,
                     reason="; ".join(reasons),
                 )

@@ -184,6 +184,12 @@ def test_spoiled_contexts_and_hierarchies(tmp_path, count):
         readings(
             file, lambda: everything(folder), seed=39, count=count, as_bytes=True, checked=True
         )
+    manifest = (folder / "manifest.json").read_text()
+    for name in ("parents", "train.contexts.text"):
+        (folder / "manifest.json").write_text(manifest.replace(f'"{name}"', '"another"'))
+        with pytest.raises(BadInput, match=f"does not speak of the array {name}"):
+            open_mentions(folder)
+    (folder / "manifest.json").write_text(manifest)
     parents = np.load(folder / "parents.npy")
     parents[0] = 9
     np.save(folder / "parents.npy", parents)

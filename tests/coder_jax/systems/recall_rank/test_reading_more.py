@@ -16,7 +16,7 @@ from coder_jax.evaluation.several_concepts import ThreeAnswers
 from coder_jax.export.folder import load_module
 from coder_jax.mapping.coded_list import Status
 from coder_jax.mapping.confidence import ALL, BROADER, Cutoffs, measure_cutoffs
-from coder_jax.mapping.normalizer import Rule
+from coder_jax.mapping.normalizer import Confidence, Rule
 from coder_jax.systems.recall_rank.candidates import TfIdfGenerator
 from coder_jax.systems.recall_rank.ranking import (
     Choice,
@@ -46,16 +46,25 @@ def lists(tmp_path_factory):
     return folder / "lists"
 
 
-@pytest.fixture(scope="module")
-def ranker(lists, tmp_path_factory):
-    """A run of the ranker that reads all and learns all."""
-    out = tmp_path_factory.mktemp("runs") / "rank"
-    batch = {"reads": ("context", "concept"), "broader": True, "pair_length": 48}
+def trained(lists, out, *reads):
+    batch = {"reads": reads, "broader": True, "pair_length": 48}
     config = config_of("rank", lists, out, batch=batch)
     with one_device():
         result = train(config, source_of(config, lists))
     assert result.scores["dev"].keys() >= {"accuracy", "rank alone"}
     return out
+
+
+@pytest.fixture(scope="module")
+def ranker(lists, tmp_path_factory):
+    """A run of the ranker that reads all and learns all."""
+    return trained(lists, tmp_path_factory.mktemp("runs") / "rank", "context", "concept")
+
+
+@pytest.fixture(scope="module")
+def without_text(lists, tmp_path_factory):
+    """A run of the ranker that reads what `normalize` has."""
+    return trained(lists, tmp_path_factory.mktemp("runs") / "without", "concept")
 
 
 def said_of(data):
@@ -68,7 +77,7 @@ def test_what_is_answered_is_what_was_trained(lists, ranker):
     system, run = load_run(ranker, STEPS)
     source = RankBatches(lists, system.batch)
     data, one = source.dataset, load_ranker(ranker)
-    assert one.reads == ("context", "concept") and one.answers == 2
+    assert one.reads == ("context", "concept") and one.outputs == 2
     names, texts = list(data.names.strings), said_of(data)
     stages = RecallAndRank(TfIdfGenerator(), [one], names, data.name_concepts, concepts=texts)
     dev = data.splits["dev"]
@@ -110,7 +119,7 @@ def test_three_answers_by_hand():
     # The first mention as it is, and without its concept; the second, whose concept is not there.
     assert found.truth.tolist() == [0, 1, 1]
     np.testing.assert_allclose(found.cases[:, 0], [[0.6, 0.4, 1], [0.2, 0.1, 0], [0.4, 0.1, 0]])
-    np.testing.assert_allclose(found.cases[:, 1], [[0.7, 0.5, 1], [0.7, 0.5, 1], [0.5, 0.1, 0]])
+    np.testing.assert_allclose(found.cases[:, 1], [[0.7, 0.5, 0], [0.7, 0.5, 1], [0.5, 0.1, 0]])
     assert found.said.tolist() == [0, 1, 1]
     assert found.counts["exact answered exact"] == 1
     assert found.counts["broader answered broader"] == 2 and sum(found.counts.values()) == 3
@@ -122,8 +131,9 @@ def test_three_answers_by_hand():
 
 
 def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
-    lists, ranker, tmp_path, capsys
+    lists, without_text, tmp_path, capsys
 ):
+    ranker = without_text
     out, cutoffs = tmp_path / "out.json", tmp_path / "cutoffs.json"
     words = ["--model", "tf-idf", "--ranker", ranker, "--benchmark", f"tiny={lists}"]
     words += ["--cutoffs", cutoffs, "--json", out]
@@ -133,7 +143,7 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
     test = data.splits["test"]
     of = list(data.names.strings), data.name_concepts
     stages = RecallAndRank(TfIdfGenerator(), [load_ranker(ranker)], *of, concepts=said_of(data))
-    lists_of, shares = stages.scored(list(test.mentions.strings), contexts=list(test.contexts))
+    lists_of, shares = stages.scored(list(test.mentions.strings))
     found = ranked(lists_of, data.name_concepts, shares)
     gold = test.gold_sets()
     three = ThreeAnswers.of(found.concepts, found.rank, data.broader, gold)
@@ -159,6 +169,9 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
     bert = ["--model", lists.parent / "bert"]
     assert main(["normalize", *map(str, [*words[4:], *bert])]) == 2
     assert "found what was measured of a ranker" in capsys.readouterr().err
+    assert main(["normalize", *map(str, [*words, "--fusion", "rank"])]) == 2
+    said = "was measured with candidates ordered by recall and rank, and here they are by rank"
+    assert said in capsys.readouterr().err
     tables = {
         name: dataclasses.replace(table, right=[0] * len(table.right))
         for name, table in measured.tables.items()
@@ -173,7 +186,7 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
 class Says:
     """A ranker that says what it is told of each name; it takes note of what it reads."""
 
-    reads, answers = ("concept",), 2
+    reads, outputs = ("concept",), 2
 
     def __init__(self, shares):
         self.shares, self.read = shares, {}
@@ -181,6 +194,10 @@ class Says:
     def score_pairs(self, mentions, names, rows, *, contexts, concepts, progress):
         self.read |= dict(zip(names, concepts, strict=True))
         return np.array([self.shares[names[name]] for _, name in rows], np.float32)
+
+
+SURE = Confidence(0.0, 1.0, 0.0)  # a probability p is right with 1 / (1 + e^-p)
+N, B = (Status.NEAR, "C1"), (Status.BROADER, "C2")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +208,8 @@ class Says:
         (0.4, 0.4, None, Status.NO_ANSWER, None, None),
         (0.6, 0.3, {ALL: Rule(0.7), BROADER: Rule(0.2)}, Status.BROADER, "C2", None),
         (0.6, 0.3, {ALL: Rule(0.7)}, Status.NO_ANSWER, None, None),
+        (0.6, 0.3, {ALL: Rule(-1, SURE, 0.9), BROADER: Rule(-1, SURE, 0.5)}, *B, 0.574),
+        (0.6, 0.3, {ALL: Rule(-1, SURE, 0.6), BROADER: Rule(-1, SURE, 0.5)}, *N, 0.646),
     ],
 )
 def test_a_broader_concept_is_the_answer_where_none_is_the_same(
@@ -204,13 +223,14 @@ def test_a_broader_concept_is_the_answer_where_none_is_the_same(
     dictionary = Dictionary(names, ["C1", "C2"], "mine")
     by = StagedNormalizer(stages, [["C1"], ["C2", "C3"]], dictionary, rules=rules)
     (answer,) = by.answers(["a limb pains"], 2)
-    assert (answer.status, answer.concept, answer.confidence) == (status, concept, confidence)
+    assert (answer.status, answer.concept) == (status, concept)
+    assert answer.confidence == (confidence and pytest.approx(confidence, abs=1e-3))
     assert len(answer.candidates) == 2 and ranker.read == {"pain of limb": "a", "pain": "b"}
-    assert answer.ties == (1 if status == Status.BROADER else 0)
+    assert answer.ties == 0
     assert [one.similarity for one in answer.candidates] == sorted(
         map(np.float32, (exact, 0.1)), reverse=status != Status.BROADER
     )
-    if status != Status.NEAR:
+    if status != Status.NEAR and not confidence:
         assert answer.reason.startswith(f"the same concept: probability {exact:.3f} is below")
 
 
@@ -235,7 +255,9 @@ def test_a_dataset_as_dictionary_says_what_is_broader(lists, ranker, tmp_path):
         assert not any(one.startswith("is a") for one in told)
 
 
-def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tmp_path, capsys):
+def test_cutoffs_leave_out_what_is_answered_without_the_ranker(
+    lists, without_text, tmp_path, capsys
+):
     """Strings of the dictionary, misspelt ones, and what names nothing."""
     train = tmp_path / "rows.tsv"
     rows = ["renal disease\tK2", "acute infarctin of the heart\tH1", "n/a\tH1"] * 10
@@ -246,7 +268,8 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tm
     files = {"dictionary": dataset, "train": (train,), "dev": (), "test": (train,)}
     folder = tiny_mentions(tmp_path, **files).folder
     out, cutoffs = tmp_path / "o.json", tmp_path / "c.json"
-    words = ["--model", lists.parent / "bert", "--ranker", ranker, "--pooling", "cls", "mean"]
+    words = ["--model", lists.parent / "bert", "--pooling", "cls", "mean"]
+    words += ["--ranker", without_text]
     words += ["--cutoffs", cutoffs, "--json", out, "--benchmark", f"tiny={folder}"]
     assert main(["evaluate", *map(str, words)]) == 0
     record, _ = json.loads(out.read_text())["records"]
@@ -268,13 +291,17 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tm
         assert said in capsys.readouterr().err
 
 
-def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, tmp_path, capsys):
+def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, without_text, tmp_path, capsys):
     words = ["evaluate", "--model", "tf-idf", "--benchmark", f"tiny={lists}"]
     words += ["--json", str(tmp_path / "o.json"), "--cutoffs", str(tmp_path / "c.json")]
     assert main(words) == 2
     assert "found a folder of mentions (" in capsys.readouterr().err
     assert main([*words, "--ranker", str(ranker), "--split", "dev"]) == 2
-    assert "found 6 mentions that are no strings" in capsys.readouterr().err
+    assert "found a ranker that reads the text around a mention" in capsys.readouterr().err
+    assert not (tmp_path / "o.json").exists()
+    assert main([*words, "--ranker", str(without_text), "--split", "dev"]) == 2
+    assert (tmp_path / "o.json").exists(), "the scores are there all the same"
+    assert "found 6 cases of mentions that are no strings" in capsys.readouterr().err
     (tmp_path / "m.txt").write_text("heart\n")
     dictionary = ["--dictionary", str(lists.parent / "dataset"), str(tmp_path / "m.txt")]
     given = ["normalize", "--model", "tf-idf", "--ranker", str(ranker), *dictionary]
@@ -286,7 +313,7 @@ def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, tmp_path, cap
     assert "encoder.json, measured of an encoder; expected" in capsys.readouterr().err
     one = load_ranker(ranker)
     other = Says({"a": (0.1, 0.1)})
-    other.answers = 1
+    other.outputs = 1
     stages = RecallAndRank(TfIdfGenerator(), [one, other], ["a", "b"], np.arange(2))
     with pytest.raises(BadInput, match="found rankers that tell broader concepts, and others"):
         stages.scored(["c"], 2)
