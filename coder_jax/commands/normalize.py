@@ -538,7 +538,6 @@ def _normalizer_of(
             by,
             threshold=least,
             rules=rules,
-            path=options.dictionary or "",
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )

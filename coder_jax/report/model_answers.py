@@ -21,7 +21,6 @@ from coder_jax.systems.recall_rank.ranking import (
     mean_probabilities,
     ranked,
 )
-from data_pipeline.batches.mentions import said_of_names
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import (
     UNREACHABLE,
@@ -152,18 +151,7 @@ def candidate_answers(
     else:
         names = generator.encode_names(data.names.strings, progress=True, cache=cache)
         lists = generator.lists(mentions, names, data.name_concepts, CANDIDATES)
-    said: list[str] = []
-    if any("concept" in one.reads for one in rankers):
-        of = data.name_concepts, data.parent_start, data.parents
-        said = said_of_names(data.names.strings, *of)
-    probability = mean_probabilities(
-        rankers,
-        data.names.strings,
-        mentions,
-        lists,
-        contexts=[split.contexts[row] for row in rows.tolist()] if split.contexts else (),
-        concepts=said,
-    )
+    probability = mean_probabilities(rankers, data.names.strings, mentions, lists)
     gold = [split.gold_sets()[row] for row in rows.tolist()]
     alone, both = (ranked(lists, data.name_concepts, one).answers() for one in (None, probability))
     right = tuple(
@@ -197,12 +185,11 @@ def _shown_mentions(
     mentions: Sequence[str],
     gold: Sequence[frozenset[int]],
     lists: CandidateLists,
-    probability_MKA: np.ndarray | None,
+    probability_MK: np.ndarray | None,
 ) -> list[MentionWithCandidates]:
     """Candidates for display, in the order of distances and of combined scores."""
-    probability_MK = None if probability_MKA is None else probability_MKA[..., 0]
     scores = fused_scores(lists.distances, probability_MK)
-    counts = ranked(lists, data.name_concepts, probability_MKA).counts
+    counts = ranked(lists, data.name_concepts, probability_MK).counts
     first_name, shown = data.name_start(), []
     for row, (mention, of, order) in enumerate(
         zip(mentions, gold, best_first(scores).tolist(), strict=True)

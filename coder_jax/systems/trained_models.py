@@ -73,8 +73,6 @@ from coder_jax.training.run_folder import (
     typed_run,
 )
 from coder_jax.training.system import SavedRun, System, check_proof
-from data_pipeline.batches.kinship import broader_in
-from data_pipeline.batches.mentions import said_of_names
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.identity import RUN, differences
 from data_pipeline.files.tables import split_concepts
@@ -385,7 +383,6 @@ def staged_normalizer(
     *,
     threshold: float = 0.0,
     rules: Mapping[str, Rule] | None = None,
-    path: str = "",
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
@@ -397,7 +394,6 @@ def staged_normalizer(
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
         threshold, rules, abbreviations: of `StagedNormalizer`.
-        path: of the dictionary, for rankers that read what is broader.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -411,12 +407,6 @@ def staged_normalizer(
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
     stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
-    if any("concept" in ranker.reads for ranker in stages.rankers):
-        number = {one: place for place, some in enumerate(concepts) for one in some}
-        parents = broader_in(path, number, len(concepts))
-        stages.concepts = said_of_names(names, of_name, *parents)
-    if any("context" in ranker.reads for ranker in stages.rankers):
-        tell("warning: the ranker was trained with the text around mentions, and here it has none")
     stages.encode_names(progress=True)
     return StagedNormalizer(
         stages,
@@ -482,9 +472,6 @@ def records_of_stages(
         cases: gets those of each benchmark in the first way (`ThreeAnswers`), to measure cut-offs
             on: without the mentions that `normalize` answers without the rankers.
         cache: as for `_load_stages`.
-
-    Raises:
-        BadInput: cases of a ranker that reads what `normalize` does not have.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
@@ -496,19 +483,11 @@ def records_of_stages(
         concepts, gold = data.name_concepts, one.split.gold_sets()
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
-        if any("concept" in ranker.reads for ranker in stages.rankers):
-            stages.concepts = said_of_names(names, concepts, data.parent_start, data.parents)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
         tell(f"{one.name}: {len(mentions):,} mentions, {len(names):,} names{with_rankers}")
-        if cases is not None and any("context" in ranker.reads for ranker in stages.rankers):
-            raise BadInput(
-                "--cutoffs: found a ranker that reads the text around a mention, which `normalize` "
-                "does not have; give one that was trained without --reads context"
-            )
-        contexts = list(one.split.contexts)
-        lists, probabilities = stages.scored(mentions, contexts=contexts, progress=True)
+        lists, probabilities = stages.scored(mentions, progress=True)
         speed = _mentions_per_s(stages, mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)

@@ -40,7 +40,6 @@ from data_pipeline.dataset.mentions import (
     candidate_rows,
     open_mentions,
     read_lists,
-    starts,
     token_table,
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer
@@ -188,8 +187,7 @@ def _mentions_of(split: MentionSplit, rows: np.ndarray) -> MentionSplit:
     start, (tokens, kinds) = joined(table.start, rows, table.tokens, table.kinds)
     gold_start, (gold,) = joined(split.gold_start, rows, split.gold)
     strings = StoredStrings.of(table.strings[row] for row in rows.tolist())
-    contexts = [split.contexts[row] for row in rows.tolist()] if split.contexts else ()
-    return MentionSplit(TokenTable(strings, tokens, start, kinds), gold_start, gold, contexts)
+    return MentionSplit(TokenTable(strings, tokens, start, kinds), gold_start, gold)
 
 
 def _number(mention: str, seed: int) -> int:
@@ -795,73 +793,6 @@ def inputs_of(table: TokenTable) -> Inputs:
     return np.asarray(table.tokens), np.asarray(table.start), np.asarray(table.kinds)
 
 
-# What else a ranker may read: the text around the mention, and of the candidate its other names and
-# the concepts that are broader. It stands behind the string that it belongs to:
-#     [CLS] probes mention [SEP] context [SEP] candidate [SEP] is a ...; also ... [SEP]
-
-More = Literal["context", "concept"]
-_LONGEST_MORE = 40  # tokens, [CLS] and [SEP] included
-_PARENTS_READ, _NAMES_READ = 2, 4
-
-
-def with_more(
-    strings: Inputs,
-    more: Sequence[str],
-    tokenizer: Tokenizer,
-    cleaning: str,
-    keywords: KeywordVocabulary,
-) -> Inputs:
-    """Strings, each with what is read beside it.
-
-    Args:
-        strings: n of them.
-        more: [n], "" where nothing is known; () if nothing is known of any.
-        tokenizer, cleaning, keywords: by which the strings were tokenized.
-    """
-    if not any(more):
-        return strings
-    tokens, start, kinds = strings
-    if len(more) != len(start) - 1:
-        raise ValueError(f"found {len(more)} texts beside {len(start) - 1} strings")
-    number = {text: place for place, text in enumerate(dict.fromkeys(more))}
-    table, _ = token_table(
-        tokenizer, list(number), cleaning=cleaning, max_length=_LONGEST_MORE, keywords=keywords
-    )
-    # Without their [CLS]; an empty text has no more than [SEP], and adds nothing.
-    lengths = np.diff(table.start)
-    kept = np.repeat(lengths > 2, lengths)
-    kept[table.start[:-1]] = False
-    ends = starts(np.where(lengths > 2, lengths - 1, 0))
-    beside = len(more) + np.array([number[text] for text in more])
-    bounds, (tokens, kinds) = joined(
-        _joined_starts([start, ends]),
-        np.stack([np.arange(len(more)), beside], axis=1).ravel(),
-        np.concatenate([tokens, table.tokens[kept]]),
-        np.concatenate([kinds, table.kinds[kept]]),
-    )
-    return tokens, bounds[::2], kinds
-
-
-def said_of_names(
-    names: Sequence[str], name_concepts: np.ndarray, parent_start: np.ndarray, parents: np.ndarray
-) -> list[str]:
-    """What a ranker reads of the concept of each name, [N]: "is a respiratory disease; also asthma;
-    bronchial asthma"; "" where it has one name and no concept is broader.
-
-    Args:
-        names, name_concepts, parent_start, parents: of `MentionDataset`.
-    """
-    first = np.searchsorted(name_concepts, np.arange(len(parent_start)))
-    texts = []
-    for concept in range(len(parent_start) - 1):
-        above = parents[parent_start[concept] : parent_start[concept + 1]][:_PARENTS_READ]
-        own = range(first[concept], first[concept + 1])[:_NAMES_READ]
-        said = [f"is a {', '.join(names[first[one]] for one in above)}"] if len(above) else []
-        said += [f"also {'; '.join(names[row] for row in own)}"] if len(own) > 1 else []
-        texts.append("; ".join(said))
-    return [texts[concept] for concept in name_concepts.tolist()]
-
-
 def probe_tokens(tokenizer: Tokenizer, kinds: int) -> np.ndarray:
     """int32 [K]: the tokens used as probes: [unused1], [unused2], ... of BERT's vocabulary.
 
@@ -912,9 +843,6 @@ class RankSpec:
     hierarchy, too, and those of a rare answer come several times.
     """
 
-    reads: tuple[More, ...] = ()
-    """What the ranker reads beside mention and candidate: context, the sentence of the mention;
-    concept, the candidate's other names and the concepts that are broader. None: nothing."""
     broader: bool = False
     """Learn three answers about equally often: the concept itself, a broader one, or neither. Needs
     mentions whose dictionary is a dataset with relations."""
@@ -946,8 +874,6 @@ class RankSpec:
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         values = {"draw": "each candidate of each mention once an epoch"}
-        if self.reads:
-            values["reads"] = f"mention, candidate, {', '.join(self.reads)}"
         if self.broader:
             values["draw"] = "candidates, and concepts above and beside; rare answers repeated"
             values["answers"] = "the same, broader or neither"
@@ -1001,7 +927,11 @@ class RankBatches(_MentionBatches):
             chosen, kept = (self.lists["train"].of(rows) for rows in (left_out, ~left_out))
             self.lists = {"dev": chosen, **self.lists, "train": kept}
             self.dataset = _without(self.dataset, left_out)
-        self._check_asked()
+        if self.spec.broader and not len(self.dataset.parents):
+            raise BadInput(
+                f"--broader: found no broader concepts in {self.folder}; build it with a dataset "
+                "that has relations as --dictionary, and --gold codes"
+            )
         train = self.dataset.splits["train"]
         rows = candidate_rows(self.lists["train"])
         if self.spec.broader:
@@ -1019,22 +949,10 @@ class RankBatches(_MentionBatches):
             rows, labels = np.repeat(rows, times, axis=0), np.repeat(labels, times)
         self.rows, self.labels = rows, labels
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
-        self.tokenizer = load_tokenizer(self.folder / "tokenizer")
-        self.probes = probe_tokens(self.tokenizer, len(self.manifest.keyword_kinds))
-        self.pairs = self.pairs_of(train, self.rows)
+        tokenizer = load_tokenizer(self.folder / "tokenizer")
+        self.probes = probe_tokens(tokenizer, len(self.manifest.keyword_kinds))
+        self.pairs = self.pairs_of(train.mentions, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
-
-    def _check_asked(self) -> None:
-        """BadInput where the data lacks what is to be read or learnt."""
-        lacks = ""
-        if "context" in self.spec.reads and not any(self.dataset.splits["train"].contexts):
-            lacks = "--reads context: found no contexts in {}; give PubTator, or a table whose "
-            lacks += "header names mention, cui, context"
-        if self.spec.broader and not len(self.dataset.parents):
-            lacks = "--broader: found no broader concepts in {}; build it with a dataset that has "
-            lacks += "relations as --dictionary, and --gold codes"
-        if lacks:
-            raise BadInput(lacks.format(self.folder))
 
     def _rows_of_hierarchy(self) -> np.ndarray:
         """int64 [n, 2]: each training mention with a name of each concept that is a step broader
@@ -1094,29 +1012,20 @@ class RankBatches(_MentionBatches):
     def lengths(self, step: int, groups: np.ndarray) -> np.ndarray:
         return np.diff(self.pairs.start)[self.drawn(step, groups)]
 
-    def pairs_of(self, split: MentionSplit, rows: np.ndarray) -> Pairs:
+    def pairs_of(self, mentions: TokenTable, rows: np.ndarray) -> Pairs:
         """Pairs of some mentions and names of the dictionary, as they appear in batches.
 
         Args:
-            split: of any mentions.
+            mentions: of any split.
             rows: int [n, 2], the mention and the name of each pair.
         """
-        contexts = split.contexts if "context" in self.spec.reads else ()
-        mentions = self._with(split.mentions, contexts)
-        return pairs_of(mentions, self._names, rows, self.probes, self.spec.pair_length)
-
-    @cached_property
-    def _names(self) -> Inputs:
-        """The names of the dictionary, as they stand in pairs."""
-        data, more = self.dataset, list[str]()
-        if "concept" in self.spec.reads:
-            of = data.name_concepts, data.parent_start, data.parents
-            more = said_of_names(data.names.strings, *of)
-        return self._with(data.names, more)
-
-    def _with(self, table: TokenTable, more: Sequence[str]) -> Inputs:
-        words = KeywordVocabulary(self.dataset.words)
-        return with_more(inputs_of(table), more, self.tokenizer, self.manifest.cleaning, words)
+        return pairs_of(
+            inputs_of(mentions),
+            inputs_of(self.dataset.names),
+            rows,
+            self.probes,
+            self.spec.pair_length,
+        )
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
         """The batch of a step."""

@@ -8,10 +8,8 @@ Gold may be names of the dictionary or its codes; which of the two is found out.
 out or mended, counted, and named in odd_lines.txt of the folder. Gold that the dictionary lacks is
 counted, too: nothing is trained on it, and its mention is scored as one that cannot be right.
 
-A ranker may read the text around a mention (`train --recipe rank --reads context`): of PubTator it
-is the sentence, of a table the third column, if the header calls it context. A dictionary that is a
-dataset with relations also says which concepts are broader than others, if gold is codes; a ranker
-may read that (--reads concept) and learn it (--broader).
+A dictionary that is a dataset with relations also says which concepts are broader than others, if
+gold is codes; a ranker may learn that (`train --recipe rank --broader`).
 
 The dictionary is code<TAB>name without a header (code.txt of CHIP-2019); a table (.tsv, .csv,
 .xlsx) whose header names the columns of terms and of concepts; id|other ids||name|synonym|...

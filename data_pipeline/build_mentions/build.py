@@ -292,9 +292,7 @@ def _dataset(
 
     names = table(dictionary.names, "names")
     splits = {
-        split: MentionSplit(
-            table(found.mentions, split), found.gold_start, found.gold, found.contexts
-        )
+        split: MentionSplit(table(found.mentions, split), found.gold_start, found.gold)
         for split, found in sets.items()
     }
     concepts = len(dictionary.concepts)
@@ -309,8 +307,6 @@ def _dataset(
         counts["concepts with a broader one"] = int((np.diff(parent_start) > 0).sum())
     for split, found in sets.items():
         counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
-        if any(found.contexts):
-            counts[f"{split}: mentions with a context"] = sum(map(bool, found.contexts))
     tables = {"names": names} | {split: found.mentions for split, found in splits.items()}
     unknown = tokenizer.token_to_id("[UNK]")
     for what, one in tables.items():

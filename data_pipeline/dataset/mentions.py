@@ -115,13 +115,11 @@ class MentionSplit:
       mentions: TokenTable of M strings.
       gold_start: int64 [M + 1].
       gold: int32; concepts, UNREACHABLE for one that the dictionary lacks.
-      contexts: the text around each mention, "" where none is known; empty if none is of any.
     """
 
     mentions: TokenTable
     gold_start: np.ndarray
     gold: np.ndarray
-    contexts: Sequence[str] = ()
 
     def gold_sets(self) -> list[frozenset[int]]:
         """The gold set of each mention; one with UNREACHABLE in it can never be answered fully."""
@@ -243,22 +241,17 @@ _OF_DICTIONARY = {
 
 
 def _array_types(splits: Sequence[str], there: Container[str]) -> dict[str, str]:
-    """The dtype of each array file of a folder with these splits; parents and contexts only if
-    one of their two files is `there`.
+    """The dtype of each array file of a folder with these splits; those of parents only if one of
+    them is `there`.
     """
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
         for part, dtype in (_TABLE | {"gold_start": "int64", "gold": "int32"}).items()
     }
-    types = _OF_DICTIONARY | of_splits
-    more = [{"parent_start": "int64", "parents": "int32"}]
-    for split in splits:
-        name = f"{split}.contexts"
-        more.append({f"{name}.text": "uint8", f"{name}.text_start": "int64"})
-    for both in more:
-        types |= both if any(name in there for name in both) else {}
-    return types
+    parents = {"parent_start": "int64", "parents": "int32"}
+    more = parents if any(name in there for name in parents) else {}
+    return _OF_DICTIONARY | of_splits | more
 
 
 def open_mentions(path: str | Path) -> MentionDataset:
@@ -289,11 +282,6 @@ def open_mentions(path: str | Path) -> MentionDataset:
     def strings(name: str) -> StoredStrings:
         return StoredStrings(arrays[f"{name}.text"], arrays[f"{name}.text_start"])
 
-    def split(name: str) -> MentionSplit:
-        contexts = strings(f"{name}.contexts") if f"{name}.contexts.text" in arrays else ()
-        gold = arrays[f"{name}.gold_start"], arrays[f"{name}.gold"]
-        return MentionSplit(table(name), *gold, contexts)
-
     def table(name: str) -> TokenTable:
         return TokenTable(strings(name), *(arrays[f"{name}.{part}"] for part in list(_TABLE)[2:]))
 
@@ -303,7 +291,10 @@ def open_mentions(path: str | Path) -> MentionDataset:
         concepts=strings("concepts"),
         codes=strings("codes"),
         names=table("names"),
-        splits={name: split(name) for name in splits},
+        splits={
+            name: MentionSplit(table(name), arrays[f"{name}.gold_start"], arrays[f"{name}.gold"])
+            for name in splits
+        },
         words=_read_words(folder / WORDS, kinds),
         parent_start=arrays.get("parent_start", np.zeros(len(arrays["code_start"]), np.int64)),
         parents=arrays.get("parents", np.zeros(0, np.int32)),
@@ -454,8 +445,6 @@ def _arrays(dataset: MentionDataset) -> dict[str, np.ndarray]:
     for name, split in dataset.splits.items():
         arrays |= _table(name, split.mentions)
         arrays |= {f"{name}.gold_start": split.gold_start, f"{name}.gold": split.gold}
-        if any(split.contexts):
-            arrays |= _strings(f"{name}.contexts", split.contexts)
     if len(dataset.parents):
         arrays |= {"parent_start": dataset.parent_start, "parents": dataset.parents}
     return {

@@ -216,7 +216,6 @@ NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("development", []),
     ("development_dictionary", ""),
     ("fold", ""),
-    ("reads", []),
     ("broader", False),
     ("layers", 0),
     ("triplet_weight", 1.0),

@@ -287,31 +287,10 @@ def is_pubtator(path: Path) -> bool:
     return False
 
 
-# (place, mention, gold, problem or "", context) of a row.
-_Row = tuple[str, str, Sequence[str], str, str]
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\[])|\n")
-_WORDS_BESIDE = 12  # of a sentence, on each side of a mention
-
-
-def _sentence_of(text: str, first: int, last: int) -> str:
-    """The sentence of a mention, of which 12 words stay on each side.
-
-    Args:
-      text: of the article.
-      first, last: where the mention begins and ends.
-    """
-    ends = list(_SENTENCE_END.finditer(text))
-    begin = max((end.end() for end in ends if end.end() <= first), default=0)
-    end = min((end.start() for end in ends if end.start() >= last), default=len(text))
-    before, after = text[begin:first], text[last:end]
-    left = " ".join(before.split()[-_WORDS_BESIDE:]) + " " * before[-1:].isspace()
-    right = " " * after[:1].isspace() + " ".join(after.split()[:_WORDS_BESIDE])
-    return (left + text[first:last] + right).strip()
-
-
-def _read_pubtator(path: Path, types: Sequence[str] = ()) -> Iterator[_Row]:
-    """The mentions of a file. The context of each is its sentence; none where the text does not
-    have the mention at its place.
+def _read_pubtator(
+    path: Path, types: Sequence[str] = ()
+) -> Iterator[tuple[str, str, Sequence[str], str]]:
+    """(place, mention, identifiers, problem or "") of each mention of a file.
 
     Args:
       path: the file.
@@ -321,27 +300,21 @@ def _read_pubtator(path: Path, types: Sequence[str] = ()) -> Iterator[_Row]:
       BadInput: if the file cannot be read, or has no mention of any of the types.
     """
     found: set[str] = set()
-    text: dict[str, str] = {}  # of the article above
     for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if TEXT.match(line):
-            article, _, words = line.rstrip("\r").split("|", 2)
-            text = {article: f"{text[article]}\n{words}" if article in text else words}
         line = line.strip()
         if not line or TEXT.match(line):
             continue
         fields, place = line.split("\t"), f"{path.name}:{number}"
         if len(fields) == 4 and not fields[1].isdigit():
             continue  # a relation between two identifiers, such as CID
-        if len(fields) < 5 or not (fields[1].isdecimal() and fields[2].isdecimal()):
-            yield place, "", (), "no line of PubTator", ""
+        if len(fields) < 5 or not (fields[1].isdigit() and fields[2].isdigit()):
+            yield place, "", (), "no line of PubTator"
             continue
         found.add(fields[4])
         if types and fields[4] not in types:
             continue
         identifiers = identifiers_of(fields[5] if len(fields) > 5 else NONE)
-        article, (first, last) = text.get(fields[0], ""), map(int, fields[1:3])
-        is_there = article[first:last] == fields[3]
-        yield place, fields[3], identifiers, "", _sentence_of(article, first, last) * is_there
+        yield place, fields[3], identifiers, ""
     if types and not found.intersection(types):
         raise BadInput(
             f"{path}: found no mention of the type {' or '.join(types)}; expected one of "
@@ -414,13 +387,12 @@ _CSV_FIELD = re.compile(r'"((?:[^"]|"")*)"')  # CHIP-CDN has some whose quotes w
 
 class GoldMention(NamedTuple):
     """A mention, its gold as written in the file, and the place of its row, such as
-    "train.tsv:12"; and the text around it, where that is known.
+    "train.tsv:12".
     """
 
     mention: str
     gold: tuple[str, ...]
     place: str
-    context: str = ""
 
 
 @dataclass(frozen=True)
@@ -443,7 +415,7 @@ def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
 
     Args:
       path: .json as CHIP-CDN has it; PubTator; or a table of two columns, mention and gold, as
-        text or .xlsx, with a header or without; a header may name a third one, context.
+        text or .xlsx, with a header or without.
       types: of PubTator, the types of mentions to take, such as ["Disease"]; none: all.
 
     Raises:
@@ -464,18 +436,16 @@ def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
 
 
 class _Reading:
-    """Sorts rows into mentions and oddities."""
+    """Sorts rows of (place, mention, gold strings, problem) into mentions and oddities."""
 
-    def __init__(self, rows: Iterator[_Row]):
+    def __init__(self, rows: Iterator[tuple[str, str, Sequence[str], str]]):
         self.rows: list[GoldMention] = []
         self.counts: Counter[str] = Counter()
         self.odd: list[str] = []
-        for row in rows:
-            self._take(*row)
+        for place, mention, gold, wrong in rows:
+            self._take(place, mention, gold, wrong)
 
-    def _take(
-        self, place: str, mention: str, gold: Sequence[str], wrong: str, context: str
-    ) -> None:
+    def _take(self, place: str, mention: str, gold: Sequence[str], wrong: str) -> None:
         kept = [one for one in map(str.strip, gold) if one]
         distinct = tuple(dict.fromkeys(kept))
         if not wrong and not mention.strip():
@@ -487,14 +457,14 @@ class _Reading:
             return
         if len(distinct) < len(kept):
             self._note("repeated gold, counted once", f"{place}: repeated gold: {kept}")
-        self.rows.append(GoldMention(mention.strip(), distinct, place, context.strip()))
+        self.rows.append(GoldMention(mention.strip(), distinct, place))
 
     def _note(self, count: str, line: str) -> None:
         self.counts[count] += 1
         self.odd.append(line)
 
 
-def _json_rows(path: Path) -> Iterator[_Row]:
+def _json_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
     """Rows of CHIP-CDN: a list of {text, normalized_result}; the test set's gold is empty."""
     rows = typed(read_json_value(path), list[dict[str, str]], str(path))
     for number, row in enumerate(rows, start=1):
@@ -503,7 +473,7 @@ def _json_rows(path: Path) -> Iterator[_Row]:
             _unquoted(row.get("normalized_result", "")),
         )
         gold = [_unquoted(one) for one in joined.split(_NAME_SEPARATOR)]
-        yield f"{path.name}: entry {number}", mention, gold, "", ""
+        yield f"{path.name}: entry {number}", mention, gold, ""
 
 
 def _unquoted(field: str) -> str:
@@ -512,19 +482,17 @@ def _unquoted(field: str) -> str:
     return match[1].replace('""', '"') if match else field
 
 
-def _table_rows(path: Path) -> Iterator[_Row]:
-    """The rows of a table without its header, which may name a third column, context."""
+def _table_rows(path: Path) -> Iterator[tuple[str, str, Sequence[str], str]]:
+    """The rows of a two-column table, without its header."""
     filled = [(number, fields) for number, fields in rows_of(path) if not is_empty(fields)]
-    width = 2
     if filled and _is_header(filled[0][1]):
-        width = len(filled.pop(0)[1])
+        del filled[0]
     for number, fields in filled:
         place = f"{path.name}:{number}"
-        if not 2 <= len(fields) <= width:  # a last cell that is empty may be missing
-            yield place, "", (), f"{len(fields)} columns in place of {width}", ""
+        if len(fields) != 2:
+            yield place, "", (), f"{len(fields)} columns in place of 2"
         else:
-            mention, gold, context = (*fields, "")[:3]
-            yield place, mention, gold.split(_NAME_SEPARATOR), "", context
+            yield place, fields[0], fields[1].split(_NAME_SEPARATOR), ""
 
 
 def rows_of(path: Path) -> Rows:
@@ -542,10 +510,9 @@ def rows_of(path: Path) -> Rows:
 
 
 def _is_header(fields: Sequence[str]) -> bool:
-    """Whether a first row names the columns of mentions and gold, and perhaps of contexts."""
+    """Whether a first row is a header that names the columns of mentions and gold."""
     lower = [field.strip().lower() for field in fields]
-    named = len(lower) > 1 and lower[0] in _MENTION_COLUMNS and lower[1] in _GOLD_COLUMNS
-    return named and lower[2:] in ([], ["context"])
+    return len(lower) == 2 and lower[0] in _MENTION_COLUMNS and lower[1] in _GOLD_COLUMNS
 
 
 def split_unknown(gold: str, known: Container[str]) -> list[str]:

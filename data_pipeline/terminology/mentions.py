@@ -294,7 +294,6 @@ class MentionSet:
 
     Attributes:
       mentions: strings, [M].
-      contexts: the text around each, [M]; "" where none is known.
       gold_start: int64 [M + 1].
       gold: int32; concepts, each once for a mention; UNREACHABLE for each that the dictionary
         lacks: it counts when scores are taken, and nothing is trained on it.
@@ -303,7 +302,6 @@ class MentionSet:
     """
 
     mentions: list[str]
-    contexts: list[str]
     gold_start: np.ndarray
     gold: np.ndarray
     counts: Mapping[str, int]
@@ -336,5 +334,4 @@ def mention_set(read: GoldMentions, dictionary: ConceptNames) -> MentionSet:
     }
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     mentions = [row.mention for row in read.rows]
-    contexts = [row.context for row in read.rows]
-    return MentionSet(mentions, contexts, start, np.array(gold, np.int32), counts, odd)
+    return MentionSet(mentions, start, np.array(gold, np.int32), counts, odd)

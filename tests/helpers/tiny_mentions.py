@@ -100,13 +100,6 @@ name: limb pain
 synonym: "pain of the limb" EXACT []
 is_a: K2
 """
-MENTIONS_IN_TEXT = """\
-mention	cui	context
-coronary attack	H1	an acute coronary attack
-failing kidney	K1	pain of a failing kidney
-pain of limb	L1	
-renal pain	K2|L1	acute renal pain
-"""
 
 
 def write_files(folder: Path) -> dict[str, Path]:
@@ -139,10 +132,10 @@ def mentions_of_codes(folder: Path) -> MentionDataset:
     return tiny_mentions(folder, **files)
 
 
-def mentions_that_say_more(folder: Path) -> MentionDataset:
-    """The same with contexts, and a dataset as dictionary, at folder / "mentions"."""
+def mentions_with_hierarchy(folder: Path) -> MentionDataset:
+    """The same with a dataset as dictionary, at folder / "mentions"."""
     train, obo = folder / "mentions.tsv", folder / "tiny.obo"
-    train.write_text(MENTIONS_IN_TEXT, encoding="utf-8")
+    train.write_text(MENTIONS_WITH_CODES, encoding="utf-8")
     obo.write_text(ONTOLOGY, encoding="utf-8")
     tokenizer, dataset = folder / "of_dataset", folder / "dataset"
     tokenizer.mkdir()

@@ -23,15 +23,7 @@ from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
 from data_pipeline import process
-from data_pipeline.batches.mentions import (
-    Inputs,
-    More,
-    Pairs,
-    inputs_of,
-    pairs_of,
-    probe_tokens,
-    with_more,
-)
+from data_pipeline.batches.mentions import Pairs, inputs_of, pairs_of, probe_tokens
 from data_pipeline.batches.packing import joined, pack_rows
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import CandidateLists, candidate_rows, token_table
@@ -238,7 +230,6 @@ class RankerSettings:
     max_length: int
     pair_length: int
     keyword_kinds: list[str]
-    reads: list[More] = dataclasses.field(default_factory=list)
 
 
 class TermRanker:
@@ -252,7 +243,6 @@ class TermRanker:
         mask: where their masks apply (`RankSystem.mask`).
         cleaning: rule set that strings go through first.
         max_length, pair_length: longest string and pair in tokens.
-        reads: what else it reads (`RankSpec.reads`).
     """
 
     def __init__(
@@ -266,13 +256,11 @@ class TermRanker:
         cleaning: str = "none",
         max_length: int = 64,
         pair_length: int = 128,
-        reads: Sequence[More] = (),
     ):
         self.bert, self.tokenizer, self.keywords = bert, tokenizer, keywords
         self.head = {name: np.asarray(array, np.float32) for name, array in head.items()}
         self.mask, self.cleaning = mask, cleaning
         self.max_length, self.pair_length = max_length, pair_length
-        self.reads = tuple(reads)
         self.probes = probe_tokens(tokenizer, len(keywords.kinds))
 
     @classmethod
@@ -294,7 +282,6 @@ class TermRanker:
             cleaning=settings.cleaning,
             max_length=settings.max_length,
             pair_length=settings.pair_length,
-            reads=settings.reads,
         )
 
     @property
@@ -302,26 +289,10 @@ class TermRanker:
         """A: 1, or 2 if it also tells what is broader."""
         return len(self.head["bias"])
 
-    def score(
-        self,
-        mention: str,
-        candidates: Sequence[str],
-        context: str = "",
-        concepts: Sequence[str] = (),
-    ) -> np.ndarray:
-        """float32 [k]: the probability that each candidate is a name of what a mention means.
-
-        Args:
-            mention: a string.
-            candidates: k names.
-            context: the text around the mention, if it is known and the ranker reads it.
-            concepts: likewise what is said of the concept of each candidate (`said_of_names`).
-        """
+    def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
+        """float32 [k]: the probability that each candidate is a name of what a mention means."""
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        found = self.score_pairs(
-            [mention], list(candidates), rows, contexts=[context], concepts=concepts
-        )
-        return found[:, 0]
+        return self.score_pairs([mention], list(candidates), rows)[:, 0]
 
     def score_pairs(
         self,
@@ -329,8 +300,6 @@ class TermRanker:
         names: Sequence[str],
         rows: np.ndarray,
         *,
-        contexts: Sequence[str] = (),
-        concepts: Sequence[str] = (),
         progress: bool = False,
     ) -> np.ndarray:
         """float32 [n, A]: the probabilities of each pair: that it is the concept, and perhaps that
@@ -339,19 +308,22 @@ class TermRanker:
         Args:
             mentions, names: strings.
             rows: int [n, 2], the mention and the name of each pair.
-            contexts: the text around each mention; () if none is known.
-            concepts: what is said of the concept of each name (`said_of_names`); () if nothing is.
             progress: show a progress bar.
         """
         if not len(rows):
             return np.zeros((0, self.outputs), np.float32)
-        pairs = pairs_of(
-            self._inputs(mentions, contexts if "context" in self.reads else ()),
-            self._inputs(names, concepts if "concept" in self.reads else ()),
-            rows,
-            self.probes,
-            self.pair_length,
-        )
+        tables = [
+            token_table(
+                self.tokenizer,
+                strings,
+                cleaning=self.cleaning,
+                max_length=self.max_length,
+                keywords=self.keywords,
+            )[0]
+            for strings in (mentions, names)
+        ]
+        of_mentions, of_names = map(inputs_of, tables)
+        pairs = pairs_of(of_mentions, of_names, rows, self.probes, self.pair_length)
         return probabilities(
             self.bert,
             self.head,
@@ -360,17 +332,6 @@ class TermRanker:
             mask=self.mask,
             progress=progress,
         )
-
-    def _inputs(self, strings: Sequence[str], more: Sequence[str]) -> Inputs:
-        """Strings with what is read beside them."""
-        table, _ = token_table(
-            self.tokenizer,
-            strings,
-            cleaning=self.cleaning,
-            max_length=self.max_length,
-            keywords=self.keywords,
-        )
-        return with_more(inputs_of(table), more, self.tokenizer, self.cleaning, self.keywords)
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:
@@ -493,7 +454,6 @@ class RecallAndRank:
         names: N names of the dictionary.
         name_concepts: int [N], the concept of each.
         choice: how scores become answers.
-        concepts: what rankers may read of the concept of each name (`said_of_names`).
         cache: keep the vectors of the names on this machine, and use those that are kept.
     """
 
@@ -505,12 +465,11 @@ class RecallAndRank:
         name_concepts: np.ndarray,
         choice: Choice | None = None,
         *,
-        concepts: Sequence[str] = (),
         cache: bool = False,
     ):
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
-        self.choice, self.concepts, self.cache = choice or Choice(), concepts, cache
+        self.choice, self.cache = choice or Choice(), cache
         self.vectors: list[np.ndarray] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
@@ -539,29 +498,17 @@ class RecallAndRank:
         return ranked(lists, self.name_concepts, found, self.choice)
 
     def scored(
-        self,
-        mentions: Sequence[str],
-        k: int = CANDIDATES,
-        *,
-        contexts: Sequence[str] = (),
-        progress: bool = False,
+        self, mentions: Sequence[str], k: int = CANDIDATES, *, progress: bool = False
     ) -> tuple[CandidateLists, np.ndarray | None]:
         """The arguments of `ranked`: candidates of mentions, and the rankers' probabilities.
 
         Args:
             mentions, k, progress: as for `answer`.
-            contexts: the text around each mention; () if none is known.
         """
         vectors = self.encode_names(progress=progress)
         lists = self.generator.lists(mentions, vectors, self.name_concepts, k, progress=progress)
         return lists, mean_probabilities(
-            self.rankers,
-            self.names,
-            mentions,
-            lists,
-            contexts=contexts,
-            concepts=self.concepts,
-            progress=progress,
+            self.rankers, self.names, mentions, lists, progress=progress
         )
 
 
@@ -571,8 +518,6 @@ def mean_probabilities(
     mentions: Sequence[str],
     lists: CandidateLists,
     *,
-    contexts: Sequence[str] = (),
-    concepts: Sequence[str] = (),
     progress: bool = False,
 ) -> np.ndarray | None:
     """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
@@ -582,7 +527,6 @@ def mean_probabilities(
         names: of the dictionary, [N].
         mentions: M strings.
         lists: their candidates.
-        contexts, concepts: as for `TermRanker.score_pairs`.
         progress: show progress bars.
 
     Raises:
@@ -598,13 +542,7 @@ def mean_probabilities(
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
-    more = [concepts[name] for name in shown.tolist()] if concepts else ()
-    found = [
-        one.score_pairs(
-            mentions, strings, rows, contexts=contexts, concepts=more, progress=progress
-        )
-        for one in rankers
-    ]
+    found = [ranker.score_pairs(mentions, strings, rows, progress=progress) for ranker in rankers]
     return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 

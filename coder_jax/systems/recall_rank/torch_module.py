@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from tokenizers.normalizers import Sequence
 from transformers import AutoModel, AutoTokenizer
 
-_LONGEST_MORE = 40  # tokens of a context or of what is said of a concept, special ones included
 _END = "\u0080end of cleaning\u0080"  # what begins a tokenizer's own rules
 # Scripts without blanks between words: a keyword may be anywhere.
 _UNSPACED = re.compile(
@@ -93,7 +92,7 @@ class TorchTermRanker(torch.nn.Module):
                     bits[place] |= 2 << kind
         return bits
 
-    def pieces(self, string, longest):
+    def pieces(self, string):
         """(ids, kinds) of a string, without [CLS] and [SEP]."""
         for rule in self.cleaning:
             string = rule.normalize_str(string)
@@ -104,22 +103,12 @@ class TorchTermRanker(torch.nn.Module):
             for one in bits[first:last]:
                 kind |= one
             kinds.append(kind)
-        return read["input_ids"][1:-1][: longest - 2], kinds[1:-1][: longest - 2]
+        most = self.settings["max_length"] - 2
+        return read["input_ids"][1:-1][:most], kinds[1:-1][:most]
 
-    def both(self, string, more, what):
-        """(ids, kinds) of a string and, behind it, of what is read beside it."""
-        ids, kinds = self.pieces(string, self.settings["max_length"])
-        if what in self.settings["reads"]:
-            more_ids, more_kinds = self.pieces(more, _LONGEST_MORE)
-            if more_ids:
-                ids = [*ids, self.tokenizer.sep_token_id, *more_ids]
-                kinds = [*kinds, 1, *more_kinds]
-        return ids, kinds
-
-    def inputs(self, mention, name, context="", concept=""):
+    def inputs(self, mention, name):
         """(ids, kinds, types) of a pair: [CLS] probes mention [SEP] name [SEP]."""
-        a, of_a = self.both(mention, context, "context")
-        b, of_b = self.both(name, concept, "concept")
+        (a, of_a), (b, of_b) = self.pieces(mention), self.pieces(name)
         free = self.settings["pair_length"] - len(self.probes) - 3
         if len(a) + len(b) > free:
             half = free // 2
@@ -166,8 +155,8 @@ class TorchTermRanker(torch.nn.Module):
 
     @torch.inference_mode()
     def score_pairs(self, pairs):
-        """float32 [n, A]: the probabilities of each pair (mention, name, context, concept), of
-        which the last two may be missing: that the name is of the concept, and of a broader one.
+        """float32 [n, A]: the probabilities of each pair (mention, name): that the name is of the
+        concept, and perhaps that it is of a broader one.
         """
         count = len(self.probes)
         vectors = [self.hidden(*self.inputs(*pair))[: count + 1].mean(0) for pair in pairs]
@@ -175,8 +164,6 @@ class TorchTermRanker(torch.nn.Module):
         neither = torch.zeros_like(logits[:, :1])
         return torch.softmax(torch.cat([neither, logits], dim=1), dim=1)[:, 1:]
 
-    def score(self, mention, candidates, context="", concepts=()):
+    def score(self, mention, candidates):
         """float32 [k]: the probability of each candidate."""
-        texts = concepts or [""] * len(candidates)
-        both = zip(candidates, texts, strict=True)
-        return self.score_pairs([(mention, name, context, text) for name, text in both])[:, 0]
+        return self.score_pairs([(mention, name) for name in candidates])[:, 0]

@@ -594,7 +594,7 @@ class RankSystem(EncoderSystem):
         dev = _dev_mentions(data)
         lists = source.lists["dev"]
         rows = candidate_rows(lists)
-        pairs = source.pairs_of(dev, rows)
+        pairs = source.pairs_of(dev.mentions, rows)
         gold = dev.gold_sets()
 
         def score(view: View) -> dict[str, dict[str, float]]:
@@ -847,7 +847,6 @@ def _trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
         cleaning=saved.dataset.cleaning,
         max_length=saved.tokenizer.max_length,
         pair_length=system.batch.pair_length,
-        reads=system.batch.reads,
     )
 
 
@@ -875,7 +874,6 @@ def _write_ranker(folder: Path, ranker: TermRanker) -> None:
         max_length=ranker.max_length,
         pair_length=ranker.pair_length,
         keyword_kinds=ranker.keywords.kinds,
-        reads=list(ranker.reads),
     )
     write_json(folder / RANKER, dataclasses.asdict(settings))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
@@ -892,10 +890,8 @@ def _compare_ranker(folder: Path, ranker: TermRanker) -> float:
     mentions = [*PROBE_TERMS, *words, " ".join(words)]
     names = [" ".join((mention, *words[:2])) for mention in reversed(mentions)]
     rows = np.stack([np.arange(len(mentions))] * 2, axis=1)
-    contexts = names[::-1]  # any strings
-    ours = ranker.score_pairs(mentions, names, rows, contexts=contexts, concepts=mentions)
-    pairs = list(zip(mentions, names, contexts, mentions, strict=True))
-    theirs = module.TorchTermRanker(folder).score_pairs(pairs)
+    ours = ranker.score_pairs(mentions, names, rows)
+    theirs = module.TorchTermRanker(folder).score_pairs(list(zip(mentions, names, strict=True)))
     what = "the exported ranker gives probabilities that"
     return largest_difference(ours, theirs.numpy(), what, folder)
 

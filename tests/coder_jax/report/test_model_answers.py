@@ -47,10 +47,8 @@ class Likes:
     def __init__(self, *names):
         self.names = names
 
-    answers, reads = 1, ()
-
-    def score_pairs(self, mentions, names, rows, **beside):
-        return np.float32([[0.9 if names[name] in self.names else 0.1] for _, name in rows])
+    def score_pairs(self, mentions, names, rows, *, progress=False):
+        return np.float32([0.9 if names[name] in self.names else 0.1 for _, name in rows])
 
 
 def test_both_orders_and_what_is_the_answer(data):

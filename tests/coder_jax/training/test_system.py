@@ -451,7 +451,6 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
         ("recall", "", "triplet_weight", 1.0, 0.5),
         ("small", "model", "layers", 0, 2),
         ("rank", "batch", "fold", "", "1/5"),
-        ("rank", "batch", "reads", [], ["context"]),
         ("rank", "batch", "broader", False, True),
     ],
 )

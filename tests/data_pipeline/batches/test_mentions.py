@@ -12,7 +12,7 @@ from tiny_mentions import (
     MENTIONS,
     WORDS,
     mentions_of_codes,
-    mentions_that_say_more,
+    mentions_with_hierarchy,
     tiny_mentions,
 )
 
@@ -61,9 +61,9 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def more(tmp_path_factory):
-    """Mentions with contexts and a hierarchy, with all concepts as candidates."""
-    made = mentions_that_say_more(tmp_path_factory.mktemp("more"))
+def wider(tmp_path_factory):
+    """Mentions with a hierarchy, and all concepts as candidates."""
+    made = mentions_with_hierarchy(tmp_path_factory.mktemp("wider"))
     first = made.name_start()[:-1].astype(np.int32)
     for split, mentions in made.splits.items():
         found = np.repeat(first[None], len(mentions.mentions), axis=0)
@@ -74,55 +74,16 @@ def more(tmp_path_factory):
     return made
 
 
-def pairs_in_words(source):
-    """(mention and what is beside it, name and what is beside it, label) of each pair."""
-    tokenizer = load_tokenizer(source.folder / "tokenizer")
-    said = []
-    for begin, end, label in zip(
-        source.pairs.start[:-1], source.pairs.start[1:], source.labels.tolist(), strict=True
-    ):
-        tokens, types = source.pairs.tokens[begin:end], source.pairs.types[begin:end]
-        parts = [
-            tokenizer.decode(tokens[types == one].tolist(), skip_special_tokens=False)
-            for one in (0, 1)
-        ]
-        said.append((*parts, label))
-    return said
-
-
-def test_a_ranker_reads_what_it_is_asked_to(more):
-    spec = dataclasses.replace(RANK, pairs=2, pair_length=48)
-    plain = pairs_in_words(RankBatches(more.folder, spec))
-    probes = "[CLS] [unused1] [unused2]"
-    assert plain[1] == (f"{probes} coronary attack [SEP]", "heart attack [SEP]", 1)
-    both = dataclasses.replace(spec, reads=("context", "concept"))
-    said = pairs_in_words(RankBatches(more.folder, both))
-    assert [label for *_, label in said] == [label for *_, label in plain]
-    assert said[1][0] == plain[1][0] + " an acute coronary attack [SEP]"
-    assert said[1][1].startswith(
-        "heart attack [SEP] is a acute attack, renal disease [UNK] also heart attack"
-    )
-    # Without a context, without other names and broader concepts nothing is added.
-    assert said[10][0] == plain[10][0] == f"{probes} pain of limb [SEP]"
-    assert said[3][1] == plain[3][1] == "renal disease [SEP]"
-    # Keywords of what stands beside are marked, too; once in a string, as everywhere.
-    source = RankBatches(more.folder, both)
-    attack = source.tokenizer.token_to_id("attack")
-    within = slice(*source.pairs.start[1:3])
-    kinds = source.pairs.kinds[within][source.pairs.tokens[within] == attack]
-    assert (kinds & 4).astype(bool).tolist() == [True] * 4 + [False]
-
-
-def test_what_is_broader_is_learnt_from_the_hierarchy(more):
+def test_what_is_broader_is_learnt_from_the_hierarchy(wider):
     spec = dataclasses.replace(RANK, pairs=2)
-    source = RankBatches(more.folder, dataclasses.replace(spec, broader=True))
-    data = more
+    source = RankBatches(wider.folder, dataclasses.replace(spec, broader=True))
+    data = wider
     gold, drawn = data.splits["train"].gold_sets(), []
     labelled = zip(map(tuple, source.rows.tolist()), source.labels.tolist(), strict=True)
     for ((mention, name), label), _ in groupby(labelled):  # repeated, as each is learnt as often
         concept = int(data.name_concepts[name])
-        wider = set().union(*(data.broader([one]) for one in gold[mention])) - gold[mention]
-        assert label == (1 if concept in gold[mention] else 2 if concept in wider else 0)
+        above = set().union(*(data.broader([one]) for one in gold[mention])) - gold[mention]
+        assert label == (1 if concept in gold[mention] else 2 if concept in above else 0)
         drawn.append((mention, data.concepts[concept], label))
     # Behind the candidates come those a step above each own concept, then one below each of these.
     listed, added = drawn[:20], [one[:2] for one in drawn[20:]]
@@ -132,37 +93,26 @@ def test_what_is_broader_is_learnt_from_the_hierarchy(more):
     below = {"A1": {"H1"}, "K2": {"K1", "H1", "L1", "A1"}}
     for (mention, parent), (other, child) in zip(above, added[5:], strict=True):
         assert mention == other and child in below[parent]
-    plain = RankBatches(more.folder, spec)
+    plain = RankBatches(wider.folder, spec)
     assert len(plain.rows) == len(listed) and set(plain.labels.tolist()) == {0, 1}
 
 
-def test_the_three_answers_are_learnt_equally_often(more, monkeypatch):
+def test_the_three_answers_are_learnt_equally_often(wider, monkeypatch):
     labels = np.repeat([1, 2, 0, -1], [3, 9, 16, 2])
     monkeypatch.setattr(RankBatches, "labels_of", lambda source, rows: labels[: len(rows)])
     spec = dataclasses.replace(RANK, pairs=2, broader=True)
-    source = RankBatches(more.folder, spec)
+    source = RankBatches(wider.folder, spec)
     assert np.bincount(source.labels).tolist() == [16, 15, 18] and source.size == 49
     assert (source.rows[:5] == source.rows[0]).all() and (source.rows[5] != source.rows[4]).any()
-    plain = RankBatches(more.folder, dataclasses.replace(spec, broader=False))
+    plain = RankBatches(wider.folder, dataclasses.replace(spec, broader=False))
     assert np.bincount(plain.labels).tolist() == [8, 3, 9], "as the paper has it"
 
 
-def test_what_stands_beside_a_string_is_there_for_each(more):
-    source = RankBatches(more.folder, dataclasses.replace(RANK, pairs=2))
-    with pytest.raises(ValueError, match="found 1 texts beside 9 strings"):
-        source._with(source.dataset.names, ["a pain"])
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"reads": ("context",)}, "--reads context: found no contexts in .*; give PubTator"),
-        ({"broader": True}, "--broader: found no broader concepts in .*; build it with a"),
-    ],
-)
-def test_what_the_data_lacks_cannot_be_read_or_learnt(data, change, said):
-    with pytest.raises(BadInput, match=said):
-        RankBatches(data.folder, dataclasses.replace(RANK, **change))
+def test_what_is_broader_must_be_known_to_be_learnt(data):
+    with pytest.raises(
+        BadInput, match="--broader: found no broader concepts in .*; build"
+    ):
+        RankBatches(data.folder, dataclasses.replace(RANK, broader=True))
 
 
 def terms_of(batch):

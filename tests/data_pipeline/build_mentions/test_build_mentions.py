@@ -1,6 +1,6 @@
 import pytest
 from mention_files import medic
-from tiny_mentions import mentions_that_say_more, tiny_mentions, write_files
+from tiny_mentions import mentions_with_hierarchy, tiny_mentions, write_files
 
 from data_pipeline.build_mentions import __main__ as command
 from data_pipeline.build_mentions.build import mentions_report
@@ -105,10 +105,8 @@ def test_without_keywords_no_token_has_a_kind(tmp_path):
     assert dict(dataset.words) == {}
 
 
-def test_contexts_and_what_is_broader_are_stored(tmp_path):
-    data = mentions_that_say_more(tmp_path)
-    contexts = ["an acute coronary attack", "pain of a failing kidney", "", "acute renal pain"]
-    assert [list(data.splits[split].contexts) for split in ("train", "dev")] == [contexts] * 2
+def test_what_is_broader_is_stored(tmp_path):
+    data = mentions_with_hierarchy(tmp_path)
     wider = {
         concept: {data.concepts[one] for one in data.parents[data.parent_start[row] :][:count]}
         for row, (concept, count) in enumerate(
@@ -119,14 +117,11 @@ def test_contexts_and_what_is_broader_are_stored(tmp_path):
     numbers = {concept: row for row, concept in enumerate(data.concepts)}
     assert data.broader([numbers["H1"]]) == {numbers["A1"], numbers["K2"]}
     assert data.broader([numbers["A1"], numbers["K2"]]) == set()
-    counts = data.manifest.counts
-    assert counts["concepts with a broader one"] == 4
-    assert counts["train: mentions with a context"] == 3
+    assert data.manifest.counts["concepts with a broader one"] == 4
     folder = tmp_path / "plain"
     folder.mkdir()
     plain = tiny_mentions(folder)
     assert not len(plain.parents) and not plain.broader([0])
-    assert not any(split.contexts for split in plain.splits.values())
 
 
 def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from spoiled_files import readings, spoiled_text
-from tiny_mentions import mentions_that_say_more, tiny_mentions
+from tiny_mentions import mentions_with_hierarchy, tiny_mentions
 from tokenizers import Tokenizer
 
 from data_pipeline.dataset.mentions import (
@@ -158,7 +158,7 @@ def everything(folder):
     data = open_mentions(folder)
     tables = [data.names, *(split.mentions for split in data.splits.values())]
     of_tables = [[*table.strings, table.tokens.tolist(), table.kinds.tolist()] for table in tables]
-    gold = [[split.gold_sets(), *split.contexts] for split in data.splits.values()]
+    gold = [split.gold_sets() for split in data.splits.values()]
     above = [data.broader([concept]) for concept in range(len(data.concepts))]
     known = [[*data.concepts], [*data.codes], data.branches, data.words]
     return repr([of_tables, gold, above, known])
@@ -176,16 +176,14 @@ def test_spoiled_folders(built, folder, count):
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(1000, marks=pytest.mark.slow)])
-def test_spoiled_contexts_and_hierarchies(tmp_path, count):
-    folder = mentions_that_say_more(tmp_path).folder
-    found = [*folder.glob("*contexts*.npy"), *folder.glob("parent*.npy")]
-    assert len(found) == 8
-    for file in sorted(found):
+def test_spoiled_hierarchies(tmp_path, count):
+    folder = mentions_with_hierarchy(tmp_path).folder
+    for file in (folder / "parents.npy", folder / "parent_start.npy"):
         readings(
             file, lambda: everything(folder), seed=39, count=count, as_bytes=True, checked=True
         )
     manifest = (folder / "manifest.json").read_text()
-    for name in ("parents", "train.contexts.text"):
+    for name in ("parents", "parent_start"):
         (folder / "manifest.json").write_text(manifest.replace(f'"{name}"', '"another"'))
         with pytest.raises(BadInput, match=f"does not speak of the array {name}"):
             open_mentions(folder)

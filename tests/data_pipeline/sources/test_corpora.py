@@ -20,7 +20,6 @@ from data_pipeline.sources.corpora import (
     BratMention,
     _documents,
     _names_in,
-    _sentence_of,
     _unquoted,
     contents,
     identifiers_of,
@@ -239,41 +238,6 @@ def test_pubtator(tmp_path):
     with pytest.raises(BadInput, match=said):
         read_gold(path, ["Gene", "Organ"])
     assert types_of(path) == {"Chemical", "Disease", "SpecificDisease"}
-
-
-def test_the_context_of_a_mention_is_its_sentence(tmp_path):
-    path = tmp_path / "corpus.txt"
-    title, abstract = "On gout", "Gout (podagra) hurts, e.g. at night. No-one likes it. Why"
-    text = f"{title} {abstract}"
-    places = {"gout": text.index("gout"), "podagra": text.index("podagra"), "Why": len(text) - 3}
-    lines = [f"1|t|{title}", f"1|a|{abstract}"]
-    lines += [f"1\t{at}\t{at + len(one)}\t{one}\tDisease\tD1" for one, at in places.items()]
-    lines += ["1\t0\t4\tgout\tDisease\tD1", "2\t0\t4\tgout\tDisease\tD1"]  # not there; no text
-    lines += ["1\t²\t4\tgout\tDisease\tD1"]
-    path.write_text("\n".join(lines))
-    read = read_gold(path)
-    assert read.odd == [f"corpus.txt:{len(lines)}: left out: no line of PubTator"]
-    assert [(row.mention, row.context) for row in read.rows] == [
-        ("gout", title),
-        ("podagra", "Gout (podagra) hurts, e.g. at night."),
-        ("Why", "Why"),
-        ("gout", ""),
-        ("gout", ""),
-    ]
-    words = " ".join(map(str, range(40)))
-    kept = f"{' '.join(map(str, range(28, 40)))} x{' '.join(map(str, range(12)))}"
-    assert _sentence_of(f"{words} x{words}", len(words) + 1, len(words) + 2) == kept
-
-
-def test_a_header_may_name_a_column_of_contexts(tmp_path):
-    path = tmp_path / "corpus.tsv"
-    path.write_text("mention\tcui\tcontext\ngout\tC1\tthe gout of Anne\npain\tC2\nache\n")
-    read = read_gold(path)
-    found = [(row.mention, row.context) for row in read.rows]
-    assert found == [("gout", "the gout of Anne"), ("pain", "")]
-    assert read.odd == ["corpus.tsv:4: left out: 1 columns in place of 3"]
-    path.write_text("gout\tC1\tthe gout of Anne\npain\tC2\n")
-    assert read_gold(path).odd == ["corpus.tsv:1: left out: 3 columns in place of 2"]
 
 
 def test_identifiers_are_without_the_names_of_their_vocabularies():

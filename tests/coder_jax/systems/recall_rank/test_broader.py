@@ -1,15 +1,14 @@
-"""A ranker that reads sentences and concepts, and tells broader concepts from others."""
+"""A ranker that tells a broader concept from the same one, and from another."""
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
 from mention_run import STEPS, config_of, source_of
 from short_run import one_device
-from tiny_bert import UNUSED, write_model, write_tokenizer
-from tiny_mentions import ONTOLOGY, mentions_that_say_more, tiny_mentions
+from tiny_bert import UNUSED, write_model
+from tiny_mentions import mentions_with_hierarchy, tiny_mentions
 
 from coder_jax.__main__ import main
 from coder_jax.evaluation.several_concepts import ThreeAnswers
@@ -25,51 +24,34 @@ from coder_jax.systems.recall_rank.ranking import (
     probabilities,
     ranked,
 )
-from coder_jax.systems.trained_models import load_ranker, load_run, staged_normalizer
+from coder_jax.systems.trained_models import load_ranker, load_run
 from coder_jax.training.train import train
-from data_pipeline.batches.mentions import RankBatches, said_of_names
-from data_pipeline.build_dataset.build import build_dataset
-from data_pipeline.build_dataset.options import BuildOptions
-from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
+from data_pipeline.batches.mentions import RankBatches
+from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import candidate_rows, open_mentions
 from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")
 def lists(tmp_path_factory):
-    """Mentions with contexts, what is broader, and candidates by TF-IDF."""
-    folder = tmp_path_factory.mktemp("more")
+    """Mentions with a hierarchy, and candidates by TF-IDF."""
+    folder = tmp_path_factory.mktemp("wider")
     write_model(folder / "bert", more=UNUSED)
-    data = mentions_that_say_more(folder)
+    data = mentions_with_hierarchy(folder)
     words = ["--model", "tf-idf", "--data", str(data.folder), "--out", str(folder / "lists")]
     assert main(["candidates", *words, "-k", "4"]) == 0
     return folder / "lists"
 
 
-def trained(lists, out, *reads):
-    batch = {"reads": reads, "broader": True, "pair_length": 48}
-    config = config_of("rank", lists, out, batch=batch)
+@pytest.fixture(scope="module")
+def ranker(lists, tmp_path_factory):
+    """A run of the ranker that tells what is broader."""
+    out = tmp_path_factory.mktemp("runs") / "rank"
+    config = config_of("rank", lists, out, batch={"broader": True, "pair_length": 48})
     with one_device():
         result = train(config, source_of(config, lists))
     assert result.scores["dev"].keys() >= {"accuracy", "rank alone"}
     return out
-
-
-@pytest.fixture(scope="module")
-def ranker(lists, tmp_path_factory):
-    """A run of the ranker that reads all and learns all."""
-    return trained(lists, tmp_path_factory.mktemp("runs") / "rank", "context", "concept")
-
-
-@pytest.fixture(scope="module")
-def without_text(lists, tmp_path_factory):
-    """A run of the ranker that reads what `normalize` has."""
-    return trained(lists, tmp_path_factory.mktemp("runs") / "without", "concept")
-
-
-def said_of(data):
-    of = data.name_concepts, data.parent_start, data.parents
-    return said_of_names(data.names.strings, *of)
 
 
 def test_what_is_answered_is_what_was_trained(lists, ranker):
@@ -77,36 +59,26 @@ def test_what_is_answered_is_what_was_trained(lists, ranker):
     system, run = load_run(ranker, STEPS)
     source = RankBatches(lists, system.batch)
     data, one = source.dataset, load_ranker(ranker)
-    assert one.reads == ("context", "concept") and one.outputs == 2
-    names, texts = list(data.names.strings), said_of(data)
-    stages = RecallAndRank(TfIdfGenerator(), [one], names, data.name_concepts, concepts=texts)
-    dev = data.splits["dev"]
-    found, shares = stages.scored(list(dev.mentions.strings), 4, contexts=list(dev.contexts))
-    pairs = source.pairs_of(dev, candidate_rows(found))
+    assert one.outputs == 2
+    names, dev = list(data.names.strings), data.splits["dev"]
+    stages = RecallAndRank(TfIdfGenerator(), [one], names, data.name_concepts)
+    found, shares = stages.scored(list(dev.mentions.strings), 4)
+    pairs = source.pairs_of(dev.mentions, candidate_rows(found))
     expected = probabilities(one.bert, one.head, pairs, probes=2, mask=system.mask)
     np.testing.assert_allclose(shares.reshape(-1, 2), expected, atol=1e-6)
     assert (expected.sum(axis=1) < 1).all() and np.ptp(expected, axis=0).min() > 1e-4
-    # Context and concept each matter.
-    for less in ({"concepts": ()}, {"concepts": texts, "contexts": ()}):
-        other = RecallAndRank(
-            TfIdfGenerator(), [one], names, data.name_concepts, concepts=less["concepts"]
-        )
-        given = less.get("contexts", list(dev.contexts))
-        _, without = other.scored(list(dev.mentions.strings), 4, contexts=given)
-        assert np.abs(without - shares).max() > 1e-4
 
 
-def test_its_export_reads_the_same_in_pytorch(ranker, tmp_path):
+def test_its_export_says_the_same_in_pytorch(ranker, tmp_path):
     system, run = load_run(ranker)
-    assert system.export(run, tmp_path / "export")["probabilities in PyTorch"] <= 1e-5
-    given = ("limb pain", ["renal disease", "heart attack"], "pain of the limb", ["", "is a pain"])
-    theirs = load_module(tmp_path / "export" / "term_ranker.py").TorchTermRanker(
-        tmp_path / "export"
-    )
-    expected = load_ranker(ranker).score(*given)
-    np.testing.assert_allclose(load_ranker(tmp_path / "export").score(*given), expected, atol=1e-6)
-    np.testing.assert_allclose(theirs.score(*given).numpy(), expected, atol=1e-5)
-    assert np.abs(load_ranker(ranker).score(*given[:2]) - expected).max() > 1e-4
+    folder = tmp_path / "export"
+    assert system.export(run, folder)["probabilities in PyTorch"] <= 1e-5
+    names = ["renal disease", "heart attack"]
+    expected = load_ranker(ranker).score("limb pain", names)
+    np.testing.assert_allclose(load_ranker(folder).score("limb pain", names), expected, atol=1e-6)
+    theirs = load_module(folder / "term_ranker.py").TorchTermRanker(folder)
+    np.testing.assert_allclose(theirs.score("limb pain", names).numpy(), expected, atol=1e-5)
+    assert theirs.score_pairs([("limb pain", name) for name in names]).shape == (2, 2)
 
 
 def test_three_answers_by_hand():
@@ -131,9 +103,8 @@ def test_three_answers_by_hand():
 
 
 def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
-    lists, without_text, tmp_path, capsys
+    lists, ranker, tmp_path, capsys
 ):
-    ranker = without_text
     out, cutoffs = tmp_path / "out.json", tmp_path / "cutoffs.json"
     words = ["--model", "tf-idf", "--ranker", ranker, "--benchmark", f"tiny={lists}"]
     words += ["--cutoffs", cutoffs, "--json", out]
@@ -142,7 +113,7 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
     data = open_mentions(lists)
     test = data.splits["test"]
     of = list(data.names.strings), data.name_concepts
-    stages = RecallAndRank(TfIdfGenerator(), [load_ranker(ranker)], *of, concepts=said_of(data))
+    stages = RecallAndRank(TfIdfGenerator(), [load_ranker(ranker)], *of)
     lists_of, shares = stages.scored(list(test.mentions.strings))
     found = ranked(lists_of, data.name_concepts, shares)
     gold = test.gold_sets()
@@ -184,15 +155,14 @@ def test_evaluate_scores_three_answers_and_measures_what_they_are_worth(
 
 
 class Says:
-    """A ranker that says what it is told of each name; it takes note of what it reads."""
+    """A ranker that says what it is told of each name."""
 
-    reads, outputs = ("concept",), 2
+    outputs = 2
 
     def __init__(self, shares):
-        self.shares, self.read = shares, {}
+        self.shares = shares
 
-    def score_pairs(self, mentions, names, rows, *, contexts, concepts, progress):
-        self.read |= dict(zip(names, concepts, strict=True))
+    def score_pairs(self, mentions, names, rows, *, progress):
         return np.array([self.shares[names[name]] for _, name in rows], np.float32)
 
 
@@ -217,15 +187,14 @@ def test_a_broader_concept_is_the_answer_where_none_is_the_same(
 ):
     ranker = Says({"pain of limb": (exact, 0.1), "pain": (0.1, broader)})
     names = ["pain of limb", "pain"]
-    stages = RecallAndRank(
-        TfIdfGenerator(), [ranker], names, np.arange(2), Choice(fusion="rank"), concepts=["a", "b"]
-    )
+    by_rank = Choice(fusion="rank")
+    stages = RecallAndRank(TfIdfGenerator(), [ranker], names, np.arange(2), by_rank)
     dictionary = Dictionary(names, ["C1", "C2"], "mine")
     by = StagedNormalizer(stages, [["C1"], ["C2", "C3"]], dictionary, rules=rules)
     (answer,) = by.answers(["a limb pains"], 2)
     assert (answer.status, answer.concept) == (status, concept)
     assert answer.confidence == (confidence and pytest.approx(confidence, abs=1e-3))
-    assert len(answer.candidates) == 2 and ranker.read == {"pain of limb": "a", "pain": "b"}
+    assert len(answer.candidates) == 2
     assert answer.ties == 0
     assert [one.similarity for one in answer.candidates] == sorted(
         map(np.float32, (exact, 0.1)), reverse=status != Status.BROADER
@@ -234,30 +203,7 @@ def test_a_broader_concept_is_the_answer_where_none_is_the_same(
         assert answer.reason.startswith(f"the same concept: probability {exact:.3f} is below")
 
 
-def test_a_dataset_as_dictionary_says_what_is_broader(lists, ranker, tmp_path):
-    dataset = lists.parent / "dataset"
-    dictionary = read_dictionary(str(dataset), raw=True)
-    given = TfIdfGenerator(), [str(ranker)], dictionary, Choice()
-    by = staged_normalizer(*given, path=str(dataset))
-    concept_of = [by.concepts[one][0] for one in by.stages.name_concepts]
-    said = dict(zip(concept_of, by.stages.concepts, strict=True))
-    assert said["H1"].startswith("is a acute attack, renal disease; also heart attack; ")
-    assert said["L1"].startswith("is a renal disease; also ") and said["K2"] == ""
-    # A dataset without relations of a hierarchy, and no dataset, say nothing.
-    (plain := tmp_path / "plain").mkdir()
-    obo = plain / "plain.obo"
-    obo.write_text(re.sub("is_a: .*\n", "", ONTOLOGY))
-    write_tokenizer(plain)
-    build_dataset(BuildOptions(source=obo, out=plain / "data", tokenizer=plain, hold_out=None))
-    for path in (plain / "data", plain / "plain.obo", "terms.tsv"):
-        told = staged_normalizer(*given, path=str(path)).stages.concepts
-        assert "also heart attack; coronary occlusion; acute infarction of the heart" in told
-        assert not any(one.startswith("is a") for one in told)
-
-
-def test_cutoffs_leave_out_what_is_answered_without_the_ranker(
-    lists, without_text, tmp_path, capsys
-):
+def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tmp_path, capsys):
     """Strings of the dictionary, misspelt ones, and what names nothing."""
     train = tmp_path / "rows.tsv"
     rows = ["renal disease\tK2", "acute infarctin of the heart\tH1", "n/a\tH1"] * 10
@@ -268,8 +214,7 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(
     files = {"dictionary": dataset, "train": (train,), "dev": (), "test": (train,)}
     folder = tiny_mentions(tmp_path, **files).folder
     out, cutoffs = tmp_path / "o.json", tmp_path / "c.json"
-    words = ["--model", lists.parent / "bert", "--pooling", "cls", "mean"]
-    words += ["--ranker", without_text]
+    words = ["--model", lists.parent / "bert", "--ranker", ranker, "--pooling", "cls", "mean"]
     words += ["--cutoffs", cutoffs, "--json", out, "--benchmark", f"tiny={folder}"]
     assert main(["evaluate", *map(str, words)]) == 0
     record, _ = json.loads(out.read_text())["records"]
@@ -291,15 +236,12 @@ def test_cutoffs_leave_out_what_is_answered_without_the_ranker(
         assert said in capsys.readouterr().err
 
 
-def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, without_text, tmp_path, capsys):
+def test_what_cannot_be_measured_or_used_is_refused(lists, ranker, tmp_path, capsys):
     words = ["evaluate", "--model", "tf-idf", "--benchmark", f"tiny={lists}"]
     words += ["--json", str(tmp_path / "o.json"), "--cutoffs", str(tmp_path / "c.json")]
     assert main(words) == 2
     assert "found a folder of mentions (" in capsys.readouterr().err
     assert main([*words, "--ranker", str(ranker), "--split", "dev"]) == 2
-    assert "found a ranker that reads the text around a mention" in capsys.readouterr().err
-    assert not (tmp_path / "o.json").exists()
-    assert main([*words, "--ranker", str(without_text), "--split", "dev"]) == 2
     assert (tmp_path / "o.json").exists(), "the scores are there all the same"
     assert "found 6 cases of mentions that are no strings" in capsys.readouterr().err
     (tmp_path / "m.txt").write_text("heart\n")
