@@ -2,7 +2,7 @@
 
 Shape letters, used as suffixes of array names in traced code:
 
-    A anchors           L tokens in a packed row      R packed rows; also relations in a table
+    A anchors; answers  L tokens in a packed row      R packed rows; also relations in a table
     B candidates        N terms of a group or a pass  T triplets of a step
     D vector width      P passes of a step            U distinct triplets of a group
     G groups of a step  k pairs of a group, U * m     m repeats of a triplet in its group

@@ -84,7 +84,7 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
         Path | None,
         Flag(
             "cut-offs for --precision, from `evaluate --cutoffs` (default: cutoffs.json of the "
-            "model)",
+            "model; with --ranker none)",
             "FILE",
         ),
     ] = None
@@ -190,7 +190,7 @@ def _choose(options: AnswerOptions, terms: int) -> _Chosen:
     Raises:
       BadInput: a precision that was not measured, or was never reached.
     """
-    from coder_jax.mapping.confidence import Cutoffs
+    from coder_jax.mapping.confidence import RANKER, Cutoffs
     from coder_jax.mapping.normalizer import Rule
     from coder_jax.models.hf_files import find_folder
 
@@ -213,6 +213,11 @@ def _choose(options: AnswerOptions, terms: int) -> _Chosen:
         )
         return _Chosen(wanted, None, Rule(least))
     kind = measured.candidates
+    if kind == RANKER:
+        raise BadInput(
+            f"{path}: found what was measured of a ranker; expected what was measured of an "
+            "encoder: give that --ranker to `normalize`, or another file as --cutoffs"
+        )
     if options.candidates not in (None, kind):
         if options.precision is not None:
             raise BadInput(
@@ -236,6 +241,49 @@ def _choose(options: AnswerOptions, terms: int) -> _Chosen:
         else _least_confidence(options.precision, measured, language, path)
     )
     return _Chosen(str(kind), rule.weight_of_letters, Rule(least, rule.confidence, sure))
+
+
+def rules_of_ranker(options: AnswerOptions, terms: int, ordered_by: str) -> dict[str, Rule] | None:
+    """What makes a ranker sure enough, as --cutoffs measured it; None without --cutoffs.
+
+    Args:
+      options: of the command.
+      terms: rows of the dictionary.
+      ordered_by: the score that orders the candidates.
+
+    Raises:
+      BadInput: a precision without cut-offs, or that no answer reached; other cut-offs.
+    """
+    from coder_jax.mapping.confidence import ALL, RANKER, Cutoffs, cutoff_for
+    from coder_jax.mapping.normalizer import LIKELY, Rule
+
+    path, wanted = options.cutoffs, options.precision
+    if path is None and wanted is None:
+        return None
+    if path is None or (measured := Cutoffs.read(path)).candidates != RANKER:
+        raise BadInput(
+            f"--cutoffs: found {f'{path}, measured of an encoder' if path else 'none'}; expected "
+            "what `evaluate --ranker ... --cutoffs FILE` measures on a folder of mentions"
+        )
+    if measured.ordered_by != ordered_by:
+        raise BadInput(
+            f"{path} was measured with candidates ordered by {measured.ordered_by}, and here they "
+            f"are by {ordered_by}; give the same --fusion, or measure anew"
+        )
+    if warning := measured.of_another_dictionary(terms):
+        tell(f"warning: {warning}")
+    rules = {}
+    for name, rule in measured.rules.items():
+        least: float | None = LIKELY
+        if wanted is not None and name == ALL:
+            least = _least_confidence(wanted, measured, None, path)
+        elif wanted is not None:
+            least = cutoff_for(measured.tables[name], wanted)
+        if least is None:
+            tell(f"no answer will be broader: none reached --precision {wanted} in {path}")
+        else:
+            rules[name] = Rule(-1.0, rule.confidence, least)
+    return rules
 
 
 def _least_confidence(

@@ -38,6 +38,9 @@ how many mentions are answered, and how many of these rightly, from which simila
 likely an answer is right by its similarity and margin, for each language, and with --precision how
 many answers are left. Give terms that the encoder was not trained on, such as a dataset's heldout/
 or a list that people have coded. In the model's folder, as cutoffs.json, `normalize` finds it.
+With --ranker and folders of mentions it measures how likely the ranker's answers are right, on the
+mentions of one concept: with its candidates and, if its concept is among them, once more without
+it. Give that file to `normalize --ranker ... --cutoffs FILE`.
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
@@ -131,10 +134,13 @@ from data_pipeline.terminology.cleaning import lookup_rules
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.evaluation.benchmark import Benchmark
     from coder_jax.evaluation.normalization import NormalizationFold
     from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
+    from coder_jax.evaluation.several_concepts import MultipleNames
     from coder_jax.evaluation.vectors import Vectors
 
 
@@ -368,16 +374,32 @@ def paths_of(
 # `evaluate --cutoffs FILE`: measures when `normalize` may trust the nearest concept.
 
 
-def _folds_to_measure(benchmarks: Sequence[Benchmark]) -> list[NormalizationFold]:
+def _folds_to_measure(
+    benchmarks: Sequence[Benchmark], staged: Sequence[MultipleNames], ranker: Sequence[str]
+) -> list[NormalizationFold]:
     """The mentions of all benchmarks of normalization, in the one dictionary that they share.
 
+    Args:
+      benchmarks: those that an encoder answers.
+      staged: those that recall and rank answer; they are checked here, and measured elsewhere.
+      ranker: of --ranker.
+
     Raises:
-      BadInput: no such benchmark, or several dictionaries.
+      BadInput: no such benchmark, several dictionaries, or both kinds of benchmarks.
     """
     folds = [
         fold for one in benchmarks if isinstance(one, NormalizationBenchmark) for fold in one.folds
     ]
+    if staged and (folds or not ranker):
+        raise BadInput(
+            f"--cutoffs: found a folder of mentions ({staged[0].path}) and "
+            f"{'other mentions' if folds else 'no --ranker'}; expected folders of mentions alone, "
+            "whose answers a --ranker gives, or tables of mention and concept alone"
+        )
     dictionaries = {id(fold.dictionary): fold.dictionary.source for fold in folds}
+    dictionaries |= {
+        one.dictionary.description["content_hash"]: one.dictionary.source for one in staged
+    }
     if len(dictionaries) != 1:
         found = " and ".join(dictionaries.values()) or "no benchmark of mentions"
         raise BadInput(
@@ -484,14 +506,19 @@ def run(options: EvaluateOptions) -> int:
     ):  # one that cannot be used is refused before hours of encoding
         benchmark.keys(keyed_by)
     choices = [options.ranking(fusion) for fusion in dict.fromkeys(options.fusion)]
-    measured = _folds_to_measure(benchmarks) if options.cutoffs else []
+    measured: list[NormalizationFold] = []
+    if options.cutoffs:
+        measured = _folds_to_measure(benchmarks, staged, options.ranker)
     records: list[EvaluationRecord] = []
     scratch: list[Path] = []
+    cases: list[np.ndarray] = []
     with _place_of_vectors(out) as beside:
         for pooling in options.poolings if staged else ():
             generators = generators_of(options.models, pooling, options)
             stages = (options.models, generators, options.ranker)
-            records += records_of_stages(*stages, staged, choices, cache=not options.no_cache)
+            wanted = cases if options.cutoffs and pooling == options.poolings[0] else None
+            cache = not options.no_cache
+            records += records_of_stages(*stages, staged, choices, cases=wanted, cache=cache)
         if by_classes:
             records += records_of_classes(options.model, benchmarks, options.kinds)
         elif benchmarks:
@@ -502,8 +529,15 @@ def run(options: EvaluateOptions) -> int:
         write_records(out, [_from_folder_of(out, record) for record in records])
         for path in scratch:
             path.unlink()
-    if options.cutoffs:
+    if options.cutoffs and measured:
         _write_cutoffs(options, measured, options.cutoffs)
+    elif options.cutoffs:
+        from coder_jax.mapping.confidence import cutoffs_of_ranker
+
+        about = {"model": " + ".join(options.models), "ranker": " + ".join(options.ranker)}
+        about |= {"dictionary": staged[0].dictionary.description, "ordered_by": choices[0].fused}
+        cutoffs_of_ranker(cases, about).write(options.cutoffs)
+        tell(f"cut-offs: {options.cutoffs}")
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
         print_records(records, options.kinds)
         print(f"\nscores and protocol: {out}")

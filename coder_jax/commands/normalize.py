@@ -55,6 +55,12 @@ of the dictionary is one concept. Similarity is the score that orders the candid
 a ranker about 0.9 for all of them, with one the mean of that and the ranker's probability. The
 dictionary may be code<TAB>name, as code.txt of CHIP-2019 is.
 
+A ranker that was trained with --broader answers with the first candidate if that is more probably
+the concept than not ("near"); else with the candidate that is most probably broader than what is
+meant, if that is more probable than not ("broader"); else not at all. With --cutoffs, a file of
+`evaluate --ranker ... --cutoffs FILE`, any ranker answers so, by the measured confidence; with
+--precision 0.9 this must be as high as makes 9 of 10 answers right.
+
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
@@ -90,6 +96,7 @@ from coder_jax.commands.answering import (
     chosen_context_rules,
     chosen_dictionary,
     make_normalizer,
+    rules_of_ranker,
 )
 from coder_jax.commands.arguments import (
     Fusion,
@@ -395,7 +402,9 @@ def _check_kind(options: NormalizeOptions) -> None:
 
 def _check_of_terms(options: NormalizeOptions, why: str) -> None:
     """BadInput for options of nearest terms, where something else answers, as `why` says."""
-    of_terms = ("precision", "candidates", "dictionary_vectors", "cutoffs")
+    of_terms = ["candidates", "dictionary_vectors"]
+    if options.by_classes or not options.ranker:  # they are measured of a ranker, too
+        of_terms = ["precision", *of_terms, "cutoffs"]
     given = [name for name in of_terms if getattr(options, name) is not None]
     given += ["learn"] if options.learn else []
     if given:
@@ -520,12 +529,15 @@ def _normalizer_of(
     if has_stages(options.models, options.ranker):
         _check_of_terms(options, "answers come from a generator or a ranker")
         _check_of_stages(options)
+        by = options.ranking(options.fusion)
+        rules = rules_of_ranker(options, len(dictionary.terms), by.fused)
         return staged_normalizer(
             generators_of(options.models, options.pooling, options),
             options.ranker,
             dictionary,
-            options.ranking(options.fusion),
+            by,
             threshold=least,
+            rules=rules,
             abbreviations=abbreviations,
             cache=not options.no_cache,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -25,6 +25,7 @@ from coder_jax.evaluation.results import (
     published_rows,
 )
 from coder_jax.evaluation.vectors import Vectors, terms_only
+from coder_jax.mapping.confidence import likeliest
 from data_pipeline import process
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import MentionDataset, MentionSplit, open_mentions
@@ -222,6 +223,94 @@ def _numbers_by_delimiter(mentions: Sequence[str]) -> list[int]:
 
 
 # -------------------------------------------------------------------------------------------------
+# Three answers: the concept of a mention is among the candidates, or a broader one, or neither.
+#
+# Each mention of one concept is a case; if the concept is among its candidates, it is another one
+# without that concept. So any mentions test what is broader and what is neither, if it is known
+# which concepts are broader than others.
+
+_KINDS = ("exact", "broader", "neither")
+_LEAST = 0.5  # probability of an answer, where no cut-offs were measured
+
+
+@dataclass(frozen=True)
+class ThreeAnswers:
+    """What a ranker says of n cases.
+
+    Attributes:
+      truth: int [n], a place in _KINDS: the best answer that the candidates have.
+      cases: float [n, A, 3]; of each answer the probability and the lead (`likeliest`), and 1 if it
+        is right, else 0. A broader concept is wrong where the concept itself is a candidate.
+    """
+
+    truth: np.ndarray
+    cases: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        concepts_MK: np.ndarray,
+        shares_MKA: np.ndarray,
+        broader_of: Callable[[Iterable[int]], Collection[int]],
+        gold: Sequence[Collection[int]],
+    ) -> Self:
+        """The cases of M mentions with K candidates.
+
+        Args:
+          concepts_MK: candidates, best first.
+          shares_MKA: the ranker's probabilities.
+          broader_of: the concepts that are broader than some.
+          gold: of each mention; those of one concept are cases.
+        """
+        truth, cases = [], []
+        for row, concepts in enumerate(gold):
+            if len(concepts) != 1 or -1 in concepts:
+                continue
+            kinds = (concepts, broader_of(concepts))
+            right = np.stack([np.isin(concepts_MK[row], list(some)) for some in kinds], axis=1)
+            others = ~right[:, 0]
+            for kept in (others,) if others.all() else (np.ones_like(others), others):
+                if kept.any():
+                    said, is_right = likeliest(shares_MKA[row][kept]), right[kept]
+                    best = int(np.append(is_right.any(axis=0), True).argmax())
+                    truth.append(best)
+                    cases.append(
+                        [
+                            (p, lead, a == best and is_right[at, a])
+                            for a, (at, p, lead) in enumerate(said)
+                        ]
+                    )
+        shape = (-1, shares_MKA.shape[2], 3)
+        return cls(np.array(truth, int), np.array(cases, np.float64).reshape(shape))
+
+    @property
+    def said(self) -> np.ndarray:
+        """int [n]: the kind of each answer: the first with a probability of a half."""
+        likely = self.cases[:, :, 0] >= _LEAST
+        return np.where(likely.any(axis=1), likely.argmax(axis=1), 2)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cases of each kind were answered with each."""
+        return {
+            f"{of} answered {kind}": int(((self.truth == one) & (self.said == other)).sum())
+            for one, of in enumerate(_KINDS)
+            for other, kind in enumerate(_KINDS)
+        }
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """Shares right (kind and concept) of all cases, and of those of each kind."""
+        exact, broader = self.cases[:, :, 2].T > 0
+        right = np.choose(self.said, [exact, broader, self.truth == 2])
+        groups = {"three answers": self.truth >= 0}
+        groups |= {f"three answers: {kind}": self.truth == one for one, kind in enumerate(_KINDS)}
+        return {
+            name: Share(int(right[of].sum()), int(of.sum())).value for name, of in groups.items()
+        }
+
+
+# -------------------------------------------------------------------------------------------------
 # The benchmark: each mention is answered with a set of concepts.
 #
 # Liang, Xue and Ruan (arXiv 2101.09101), section 4. Whatever gives candidates and says how many of
@@ -266,7 +355,10 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           without a generator of the recipe recall, the nearest name is the answer. `--model tf-idf`
           finds candidates by their characters, without a model. mentions/s counts the distinct
           mentions that a generator finds candidates for in a second: it encodes and searches them,
-          with the names' vectors and the compiled encoder at hand, without the ranker.\
+          with the names' vectors and the compiled encoder at hand, without the ranker. Of a ranker
+          trained with --broader the JSON also says how often the right one of three answers is
+          given (the concept, a broader one, neither). Each mention of one concept counts with its
+          candidates and, if its concept is among them, once more without it.\
 """
     options: ClassVar[type[Options]] = _SplitOptions
 
@@ -329,6 +421,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         answers: str,
         ordered_by: str = "",
         mentions_per_s: float | None = None,
+        three: ThreeAnswers | None = None,
     ) -> EvaluationRecord:
         """The record of any model's answers, which are sets of concepts.
 
@@ -338,6 +431,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           answers: what is answered, in words.
           ordered_by: what orders the candidates, where several things can.
           mentions_per_s: how many mentions got candidates in a second, where that was measured.
+          three: of a ranker that also tells what is broader.
         """
 
         numbers = self.split.numbers()
@@ -346,13 +440,14 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             kind=self.kind,
             path=self.path,
             content_hash=self.data.manifest.content_hash,
-            scores=self.scores_of(candidates, counts),
+            scores=self.scores_of(candidates, counts) | (three.scores if three else {}),
             intervals=_intervals_of_shares(self.shares_of(candidates, counts)),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
                 "multi": int((numbers > 1).sum()),
                 "unreachable": sum(-1 in one for one in self.split.gold_sets()),
+                **(three.counts if three else {}),
             },
             scoring={
                 "split": self.chosen,

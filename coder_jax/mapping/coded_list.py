@@ -38,6 +38,7 @@ class Status(StrEnum):
     DOUBTFUL = "doubtful"  # the nearest term, by its confidence more likely wrong than right
     TIED = "tied"  # the first of several concepts that are equally near, or have the same string
     DIFFERS = "differs"  # the nearest term, which contradicts the mention: another side or strength
+    BROADER = "broader"  # a concept that is broader than what is meant; none is the same
     CONTEXT = "in context"  # the nearest term of what is denied, suspected, of the family, past
     NO_ANSWER = "no answer"
     DECIDED = "decided"  # a person said so
@@ -101,8 +102,8 @@ CODED_COLUMNS = {
     "similarity": "of mention and term, at most 1",
     "confidence": "how likely the answer is right, where that was measured (cutoffs.json)",
     "rank": "1 for the answer; further ones where a mention means several; with -k 3 up to 3",
-    "status": "exact, misspelt, near, doubtful, tied, differs, in context, learnt, no answer or "
-    "decided",
+    "status": "exact, misspelt, near, doubtful, tied, differs, broader, in context, learnt, no "
+    "answer or decided",
     "ties": "how many other concepts are as good",
     "reason": "why there is no answer, or what to check: differs: strength, lost: side, learnt",
     "context": "negated, possible, hypothetical, family, history, with | between them",

@@ -26,7 +26,7 @@ from data_pipeline.process import BadInput
 
 if TYPE_CHECKING:  # they bring jax, which --help does not wait for
     from coder_jax.mapping.candidates import Candidates
-    from coder_jax.mapping.normalizer import Confidence, Normalizer
+    from coder_jax.mapping.normalizer import Confidence, Normalizer, SameStringNormalizer
 
 # -------------------------------------------------------------------------------------------------
 # Cut-offs: from which similarity on mentions are answered, and what share of answers is right.
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # they bring jax, which --help does not wait for
 # kept as cutoffs.json.
 
 ALL = "all"  # in place of a language: all mentions
+BROADER = "broader"  # likewise, of a ranker: the answers that are broader than what is meant
+RANKER = "ranker"  # in place of a kind of candidates: measured are a ranker's probabilities
 _DIGITS = 4  # of a cut-off
 # A similarity below a cut-off by no more than this counts as equal to it (rounding).
 _TOLERANCE = 1e-6
@@ -193,6 +195,7 @@ class _MeasuredOn:
 
     candidates: str | None = None
     dictionary: _MeasuredDictionary | None = None
+    ordered_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,11 @@ class Cutoffs:
     def candidates(self) -> str | None:
         """The kind of candidates that they were measured with, where it is known."""
         return self._known("").candidates
+
+    @property
+    def ordered_by(self) -> str | None:
+        """Of a ranker: the score that ordered the candidates (`Choice.fused`)."""
+        return self._known("").ordered_by
 
     def _known(self, source: str) -> _MeasuredOn:
         return typed(self.measured_on, _MeasuredOn, f"{source}: measured_on", _MEASURE_AGAIN)
@@ -339,19 +347,8 @@ def measured_cutoffs(
     Raises:
       BadInput: fewer than _LEAST_MENTIONS mentions are left.
     """
-    from coder_jax.mapping.normalizer import why_unanswerable
-
-    exact, spelt = normalizer.exact(mentions), normalizer.misspelt(mentions)
-    kept = [
-        row
-        for row, mention in enumerate(mentions)
-        if not exact[row] and not spelt[row] and not why_unanswerable(mention)
-    ]
-    if len(kept) < _LEAST_MENTIONS:
-        raise BadInput(
-            f"found {len(kept)} mentions that are no strings of the dictionary; expected "
-            f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
-        )
+    kept = no_strings_of(normalizer, mentions)
+    _check_enough(len(kept))
     strings = [mentions[row] for row in kept]
     concepts = [set(split_concepts(gold[row])) for row in kept]
     of_language = np.array([languages[row] if languages else "" for row in kept])
@@ -373,6 +370,26 @@ def measured_cutoffs(
     return Cutoffs(tables, described, rules)
 
 
+def no_strings_of(normalizer: SameStringNormalizer, mentions: Sequence[str]) -> list[int]:
+    """The places of the mentions that are looked up further than as strings of the dictionary."""
+    from coder_jax.mapping.normalizer import why_unanswerable
+
+    exact, spelt = normalizer.exact(mentions), normalizer.misspelt(mentions)
+    return [
+        row
+        for row, mention in enumerate(mentions)
+        if not exact[row] and not spelt[row] and not why_unanswerable(mention)
+    ]
+
+
+def _check_enough(count: int, what: str = "mentions") -> None:
+    if count < _LEAST_MENTIONS:
+        raise BadInput(
+            f"found {count} {what} that are no strings of the dictionary; expected "
+            f"{_LEAST_MENTIONS} or more to measure cut-offs on: give more mentions"
+        )
+
+
 def _of_language(normalizer: Normalizer, mentions: Sequence[str], gold: Sequence[set[str]]):
     """(table, rule, share of right answers) of mentions in one language."""
     candidates = normalizer.candidates
@@ -380,14 +397,54 @@ def _of_language(normalizer: Normalizer, mentions: Sequence[str], gold: Sequence
     if candidates.kind == "both":
         weight = _best_weight(candidates, *_with_errors(normalizer, mentions, gold))
     similarities, margins, right = _outcomes(candidates.with_weight(weight), mentions, gold)
-    found = np.isfinite(similarities)
+    return *_table_and_rule(similarities, margins, right, weight), float(right.mean())
+
+
+def _table_and_rule(
+    similarities: np.ndarray, margins: np.ndarray, right: np.ndarray, weight: float
+) -> tuple[CutoffTable, MeasuredRule]:
+    """How likely answers are right by their similarity and margin, [n] each, and cut-offs of it."""
     from coder_jax.mapping.normalizer import Confidence
 
+    found = np.isfinite(similarities)
     confidence = Confidence.fitted(similarities[found], margins[found], right[found])
-    likely = np.full(len(mentions), -np.inf)
+    likely = np.full(len(similarities), -np.inf)
     likely[found] = list(map(confidence.of, similarities[found], margins[found]))
-    table = _precision_and_coverage(likely, right)
-    return table, MeasuredRule(weight, *confidence), float(right.mean())
+    return _precision_and_coverage(likely, right), MeasuredRule(weight, *confidence)
+
+
+def likeliest(shares_KA: np.ndarray) -> list[tuple[int, float, float]]:
+    """(place, probability, lead) of the candidate of each of a ranker's answers.
+
+    The first candidate may be the concept; if the ranker tells broader ones, the most probable of
+    them may be broader. The lead is by how much it is more probable than all others.
+
+    Args:
+      shares_KA: the probabilities of candidates, best first.
+    """
+    places = [0, *shares_KA[:, 1:].argmax(axis=0).tolist()]
+    return [
+        (place, float(of[place]), float(of[place] - np.delete(of, place).max(initial=0.0)))
+        for place, of in zip(places, shares_KA.T, strict=True)
+    ]
+
+
+def cutoffs_of_ranker(benchmarks: Sequence[np.ndarray], measured_on: Mapping[str, Any]) -> Cutoffs:
+    """The cut-offs of a ranker's answers, which are of probabilities in place of similarities.
+
+    Args:
+      benchmarks: the cases of each (`ThreeAnswers`).
+      measured_on: see `Cutoffs`.
+
+    Raises:
+      BadInput: too few cases.
+    """
+    cases = np.concatenate(benchmarks)
+    _check_enough(len(cases), "cases of mentions")
+    tables, rules = {}, {}
+    for name, (shares, leads, right) in zip((ALL, BROADER), np.moveaxis(cases, 0, 2), strict=False):
+        tables[name], rules[name] = _table_and_rule(shares, leads, right > 0, 0.0)
+    return Cutoffs(tables, {"candidates": RANKER, **measured_on}, rules)
 
 
 def _with_errors(

@@ -288,7 +288,7 @@ _STCM = (
 )
 
 # Nobody looks at the table again: what is to be looked at is not mapped in it.
-_TO_CHECK = (Status.TIED, Status.DOUBTFUL, Status.DIFFERS, Status.CONTEXT)
+_TO_CHECK = (Status.TIED, Status.DOUBTFUL, Status.DIFFERS, Status.BROADER, Status.CONTEXT)
 
 
 def _stcm(mapped: _Mapped) -> str:
@@ -342,6 +342,7 @@ def _sssom(mapped: _Mapped) -> str:
         used.add(target.partition(":")[0])
         is_same = pair.answer.status in (Status.EXACT, Status.DECIDED) or not pair.concept
         other = "relatedMatch" if pair.answer.status in _TO_CHECK else "closeMatch"
+        other = "broadMatch" if pair.answer.status == Status.BROADER else other
         confidence = pair.answer.confidence
         rows.append(
             {
@@ -400,7 +401,7 @@ def _fhir(mapped: _Mapped) -> str:
         target: dict[str, object] = {"equivalence": "unmatched"}
         if pair.concept:
             # What R4 calls "relatedto" is to be looked at; people are not asked for more.
-            same = {Status.EXACT: "equal", Status.DECIDED: "equivalent"}
+            same = {Status.EXACT: "equal", Status.DECIDED: "equivalent", Status.BROADER: "wider"}
             target = {
                 "code": code,
                 "display": pair.name,

@@ -221,7 +221,7 @@ def new_names(
 # The rule by which the nearest concept becomes the answer.
 
 
-_LIKELY = 0.5  # confidence: more likely right than wrong
+LIKELY = 0.5  # confidence: more likely right than wrong
 
 
 class Confidence(NamedTuple):
@@ -307,6 +307,7 @@ class Near(NamedTuple):
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer
+    shares: np.ndarray | None = None  # of each, by a ranker (`confidence.likeliest`)
 
 
 class ExactNames:
@@ -601,7 +602,7 @@ def _of_nearest(mention: str, string: str, near: list[Candidate], k: int, rule: 
     if unsure or (differs and rule.least_confidence > 0):
         status = Status.NO_ANSWER
     else:
-        likely = confidence is None or confidence >= _LIKELY
+        likely = confidence is None or confidence >= LIKELY
         near_or_not = Status.NEAR if likely else Status.DOUBTFUL
         status = Status.DIFFERS if differs else Status.TIED if rivals else near_or_not
     return Answer(mention, status, ranked[:k], len(tied) - 1, margin, confidence, reason)

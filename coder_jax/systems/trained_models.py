@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,9 @@ from coder_jax.encoding.vector_files import (
 from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.record import EvaluationRecord
-from coder_jax.evaluation.several_concepts import MultipleNames
+from coder_jax.evaluation.several_concepts import MultipleNames, ThreeAnswers
+from coder_jax.mapping.confidence import no_strings_of
+from coder_jax.mapping.normalizer import Rule
 from coder_jax.models.hf_files import find_folder
 from coder_jax.systems.mlnorm.classifier import ConceptClassifier
 from coder_jax.systems.mlnorm.training import (
@@ -379,6 +382,7 @@ def staged_normalizer(
     by: Choice,
     *,
     threshold: float = 0.0,
+    rules: Mapping[str, Rule] | None = None,
     abbreviations: Mapping[str, str] | None = None,
     cache: bool = False,
 ) -> StagedNormalizer:
@@ -389,7 +393,7 @@ def staged_normalizer(
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
-        threshold, abbreviations: of `StagedNormalizer`.
+        threshold, rules, abbreviations: of `StagedNormalizer`.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -405,7 +409,12 @@ def staged_normalizer(
     stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
     stages.encode_names(progress=True)
     return StagedNormalizer(
-        stages, concepts, dictionary, threshold=threshold, abbreviations=abbreviations
+        stages,
+        concepts,
+        dictionary,
+        threshold=threshold,
+        rules=rules,
+        abbreviations=abbreviations,
     )
 
 
@@ -449,6 +458,7 @@ def records_of_stages(
     benchmarks: Sequence[MultipleNames],
     choices: Sequence[Choice],
     *,
+    cases: list[np.ndarray] | None = None,
     cache: bool = False,
 ) -> list[EvaluationRecord]:
     """The records of recall and rank.
@@ -459,6 +469,8 @@ def records_of_stages(
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
+        cases: gets those of each benchmark in the first way (`ThreeAnswers`), to measure cut-offs
+            on: without the mentions that `normalize` answers without the rankers.
         cache: as for `_load_stages`.
     """
     if not rankers:
@@ -467,20 +479,32 @@ def records_of_stages(
     protocol = _protocol_of_all(models, generator)
     stages: RecallAndRank | None = None
     for one in benchmarks:
-        names, concepts = one.dictionary.terms, one.data.name_concepts
+        data, names, mentions = one.data, one.dictionary.terms, one.mentions
+        concepts, gold = data.name_concepts, one.split.gold_sets()
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
             stages = _load_stages(generator, rankers, names, concepts, cache=cache)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )
-        tell(f"{one.name}: {len(one.mentions):,} mentions, {len(names):,} names{with_rankers}")
-        lists, probabilities = stages.scored(one.mentions, progress=True)
-        speed = _mentions_per_s(stages, one.mentions)
+        tell(f"{one.name}: {len(mentions):,} mentions, {len(names):,} names{with_rankers}")
+        lists, probabilities = stages.scored(mentions, progress=True)
+        speed = _mentions_per_s(stages, mentions)
         for by in choices:
             found = ranked(lists, concepts, probabilities, by)
             answers = f"as many as predicted, by {by}{with_rankers}"
+            three = None
+            if found.rank is not None:
+                answered = partial(ThreeAnswers.of, found.concepts, found.rank, data.broader)
+                three = answered(gold) if found.rank.shape[2] > 1 else None
+                if cases is not None and by == choices[0]:
+                    by_string = StagedNormalizer(stages, (), one.dictionary)
+                    asked = set(no_strings_of(by_string, mentions))
+                    left = [of if row in asked else () for row, of in enumerate(gold)]
+                    cases.append(answered(left).cases)
             records.append(
-                one.score_answers(found.concepts, found.counts, protocol, answers, by.fused, speed)
+                one.score_answers(
+                    found.concepts, found.counts, protocol, answers, by.fused, speed, three
+                )
             )
     return records
 

@@ -724,7 +724,8 @@ def check_proof(
         return False
     for name, array in found(kept.terms).items():
         expected = np.array(kept.outputs[name], np.float32)
-        apart = np.abs(np.asarray(array) - expected).reshape(len(expected), -1).max(axis=1)
+        expected = expected.reshape(len(expected), -1)  # a probability may be [n] or [n, 1]
+        apart = np.abs(np.reshape(array, expected.shape) - expected).max(axis=1)
         worst = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
         if not apart[worst] <= _TOLERANCE:  # catches NaN too
             raise BadInput(

@@ -4,11 +4,15 @@ The hierarchy are the relations PAR (the tail is a parent of the head) and CHD (
 and all sources here have them, whatever else their label says.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 
 from data_pipeline.batches.order import below, mix
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.files.identity import DATASET, is_of_kind
 from data_pipeline.process import BadInput
 
 _PARENT, _GRANDPARENT, _OTHERWISE = 1, 2, 3
@@ -50,22 +54,49 @@ class _Adjacent:
         return np.where(counts > 0, self.others[nth].astype(np.int64), -1)
 
 
+def _steps_up(dataset: TripletDataset) -> tuple[np.ndarray, np.ndarray]:
+    """(children, parents): int [n] each, of the relations PAR and CHD."""
+    rel = np.array([label.partition("|")[0] for label in dataset.manifest.relations] or [""])
+    up, down = (np.isin(dataset.relations, np.flatnonzero(rel == name)) for name in ("PAR", "CHD"))
+    children = np.concatenate([dataset.heads[up], dataset.tails[down]])
+    return children, np.concatenate([dataset.tails[up], dataset.heads[down]])
+
+
 def _parents(dataset: TripletDataset, flag: str) -> _Adjacent:
     """The parents of each concept.
 
     Raises:
         BadInput: if the dataset has no hierarchy; `flag` is what needs it.
     """
-    rel = np.array([label.partition("|")[0] for label in dataset.manifest.relations] or [""])
-    up, down = (np.isin(dataset.relations, np.flatnonzero(rel == name)) for name in ("PAR", "CHD"))
-    if not (up.any() or down.any()):
+    children, parents = _steps_up(dataset)
+    if not children.size:
         raise BadInput(
             f"{flag} needs a hierarchy, and {dataset.folder} has no relation of the kind PAR or "
             "CHD; leave it out, or build with relations (not with --relations of other kinds)"
         )
-    children = np.concatenate([dataset.heads[up], dataset.tails[down]])
-    parents = np.concatenate([dataset.tails[up], dataset.heads[down]])
     return _Adjacent(children, parents, dataset.term_start.size - 1)
+
+
+def broader_in(
+    dictionary: str | Path, number: Mapping[str, int], concepts: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(parent_start, parents): what is a step broader than each concept (`MentionDataset`).
+
+    Nothing is, where the dictionary is no dataset folder, or has no hierarchy.
+
+    Args:
+        dictionary: its path.
+        number: identifier -> concept.
+        concepts: how many there are.
+    """
+    steps = np.zeros((2, 0), np.int64)
+    if is_of_kind(Path(dictionary) / DATASET.file, DATASET):
+        dataset = open_dataset(dictionary, strings=True)
+        place = np.array([number.get(cui, -1) for cui in dataset.cuis or []])
+        steps = place[np.stack(_steps_up(dataset))]
+    children, parents = steps[:, (steps >= 0).all(axis=0)]
+    found = _Adjacent(children, parents, concepts)
+    return found.start, found.others
 
 
 class Ancestors:

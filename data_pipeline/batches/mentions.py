@@ -522,7 +522,7 @@ class _Drawing:
 NEGATIVES, NAMES = "negatives.npy", "names.npy"
 _AGAIN = "it is damaged: begin another run"
 MOST_NUMBERS = 3  # a mention has 1, 2, or 3 and more concepts (Liang et al., section 3.1.1)
-_NAME = ORDER + 1  # a stream of random numbers
+_NAME, _SIBLING = ORDER + 1, ORDER + 2  # streams of random numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -839,9 +839,13 @@ def _share(a: int, b: int, free: int) -> tuple[int, int]:
 class RankSpec:
     """The batch of a step are some training mentions, each with one of its candidates.
 
-    Each (mention, candidate) comes once an epoch.
+    Each (mention, candidate) comes once an epoch. With `broader` there are pairs from the
+    hierarchy, too, and those of a rare answer come several times.
     """
 
+    broader: bool = False
+    """Learn three answers about equally often: the concept itself, a broader one, or neither. Needs
+    mentions whose dictionary is a dataset with relations."""
     pairs: int = 64
     """(mention, candidate) pairs in a step."""
     pair_length: int = 128
@@ -870,6 +874,9 @@ class RankSpec:
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         values = {"draw": "each candidate of each mention once an epoch"}
+        if self.broader:
+            values["draw"] = "candidates, and concepts above and beside; rare answers repeated"
+            values["answers"] = "the same, broader or neither"
         return {**values, "without the fold": self.fold} if self.fold else values
 
     def validate(self) -> None:
@@ -892,7 +899,8 @@ class RankBatches(_MentionBatches):
 
     A batch has packed rows (`PackedGroups`; and `kinds`, `types` of each token, see
     `mentions.py`), a segment for each pair; and int32, [P, B, groups, N] each: `labels`, 1 where
-    the candidate is a concept of the mention, and `concepts`, the candidate's.
+    the candidate is a concept of the mention, 2 (`broader`) where it is broader than one, and
+    `concepts`, the candidate's.
 
     Args:
         folder: of mentions and candidates (`python -m coder_jax candidates`).
@@ -919,19 +927,55 @@ class RankBatches(_MentionBatches):
             chosen, kept = (self.lists["train"].of(rows) for rows in (left_out, ~left_out))
             self.lists = {"dev": chosen, **self.lists, "train": kept}
             self.dataset = _without(self.dataset, left_out)
+        if self.spec.broader and not len(self.dataset.parents):
+            raise BadInput(
+                f"--broader: found no broader concepts in {self.folder}; build it with a dataset "
+                "that has relations as --dictionary, and --gold codes"
+            )
         train = self.dataset.splits["train"]
         rows = candidate_rows(self.lists["train"])
+        if self.spec.broader:
+            rows = np.concatenate([rows, self._rows_of_hierarchy()])
         labels = self.labels_of(rows)
-        self.rows, self.labels = rows[labels >= 0], labels[labels >= 0]
+        rows, labels = rows[labels >= 0], labels[labels >= 0]
+        if not len(rows):
+            raise BadInput(
+                f"{self.folder} has no mention to learn from: the dictionary lacks the gold of all"
+            )
+        if self.spec.broader:
+            # Else one pair in ten is of the concept itself: pairs of a rare answer come repeatedly.
+            counts = np.bincount(labels)
+            times = np.rint(counts.max() / np.maximum(counts, 1)).astype(int)[labels]
+            rows, labels = np.repeat(rows, times, axis=0), np.repeat(labels, times)
+        self.rows, self.labels = rows, labels
         self.concepts = self.dataset.name_concepts[self.rows[:, 1]]
         tokenizer = load_tokenizer(self.folder / "tokenizer")
         self.probes = probe_tokens(tokenizer, len(self.manifest.keyword_kinds))
         self.pairs = self.pairs_of(train.mentions, self.rows)
         return len(self.rows), "pairs of a training mention and a candidate"
 
+    def _rows_of_hierarchy(self) -> np.ndarray:
+        """int64 [n, 2]: each training mention with a name of each concept that is a step broader
+        than its own, and with a name of a concept below that, often a sibling.
+        """
+        data, seed = self.dataset, self.spec.seed
+        order, concepts = np.argsort(data.parents, kind="stable"), np.arange(len(data.concepts))
+        children = np.repeat(concepts, np.diff(data.parent_start))[order]
+        child_start = np.searchsorted(data.parents[order], np.arange(len(concepts) + 1))
+        mentions, own = data.splits["train"].pairs()
+        bounds, (parents,) = joined(data.parent_start, own, data.parents)
+
+        def any_of(start: np.ndarray, rows: np.ndarray, stream: int) -> np.ndarray:
+            sizes = np.diff(start)[rows]
+            return start[rows] + random_below(sizes, np.arange(len(rows)), seed, stream)
+
+        siblings = children[any_of(child_start, parents, _SIBLING)]
+        names = any_of(data.name_start(), np.concatenate([parents, siblings]), _NAME)
+        return np.stack([np.tile(np.repeat(mentions, np.diff(bounds)), 2), names], axis=1)
+
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
-        """int32 [n]: 1 for a gold concept of the mention, 0 for another one, -1 for pairs to
-        ignore.
+        """int32 [n]: 1 for a gold concept of the mention, 2 for one that is broader (if that is
+        learnt), 0 for another one, -1 for pairs to ignore.
 
         Nothing is learnt of a mention with gold that the dictionary lacks, as one of its candidates
         may be right; nor of a name of another concept that has the tokens of a gold name.
@@ -941,17 +985,22 @@ class RankBatches(_MentionBatches):
         """
         gold_names = _GoldNames(self.dataset)
         gold, concepts = gold_names.gold, self.dataset.name_concepts
+        wider: dict[int, set[int]] = {}
         keys: dict[int, set[bytes]] = {}
         labels = np.zeros(len(rows), np.int32)
         for number, (mention, name) in enumerate(rows.tolist()):
             if mention not in keys:
                 keys[mention] = gold_names.keys(mention)
+                known = gold[mention] - {UNREACHABLE}
+                wider[mention] = self.dataset.broader(known) if self.spec.broader else set()
             if UNREACHABLE in gold[mention]:
                 labels[number] = -1
             elif int(concepts[name]) in gold[mention]:
                 labels[number] = 1
             elif gold_names.key(name) in keys[mention]:
                 labels[number] = -1
+            elif int(concepts[name]) in wider[mention]:
+                labels[number] = 2
         return labels
 
     @property

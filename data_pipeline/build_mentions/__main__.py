@@ -8,6 +8,9 @@ Gold may be names of the dictionary or its codes; which of the two is found out.
 out or mended, counted, and named in odd_lines.txt of the folder. Gold that the dictionary lacks is
 counted, too: nothing is trained on it, and its mention is scored as one that cannot be right.
 
+A dictionary that is a dataset with relations also says which concepts are broader than others, if
+gold is codes; a ranker may learn that (`train --recipe rank --broader`).
+
 The dictionary is code<TAB>name without a header (code.txt of CHIP-2019); a table (.tsv, .csv,
 .xlsx) whose header names the columns of terms and of concepts; id|other ids||name|synonym|...
 (MEDIC); a dataset of `python -m data_pipeline.build`; or MRCONSO.RRF.
@@ -36,6 +39,10 @@ examples:
     python -m data_pipeline.build_mentions --train CDR_TrainingSet.PubTator.txt \\
         --dev CDR_DevelopmentSet.PubTator.txt --mention-types Disease --dictionary medic.txt \\
         --tokenizer sentence-transformers/all-MiniLM-L6-v2 --out data/bc5cdr
+
+  held-out names of a dataset, whose concepts have broader ones:
+    python -m data_pipeline.build_mentions --train data/mondo/heldout/mentions.tsv --hold-out 0.1 \\
+        --dictionary data/mondo --tokenizer MODEL --out data/mondo_mentions
 
   your own table of mention and code, several codes joined with |:
     python -m data_pipeline.build_mentions --train coded.xlsx --hold-out 0.1 \\

@@ -15,6 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
+from data_pipeline.batches.kinship import broader_in
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
     MANIFEST,
@@ -294,12 +295,16 @@ def _dataset(
         split: MentionSplit(table(found.mentions, split), found.gold_start, found.gold)
         for split, found in sets.items()
     }
+    concepts = len(dictionary.concepts)
+    parent_start, parents = broader_in(options.dictionary, dictionary.number, concepts)
     counts = {
-        "concepts": len(dictionary.concepts),
+        "concepts": concepts,
         "names": len(dictionary.names),
         "codes": len({code for some in dictionary.codes for code in some}),
         "concepts of several codes": sum(len(some) > 1 for some in dictionary.codes),
     }
+    if len(parents):
+        counts["concepts with a broader one"] = int((np.diff(parent_start) > 0).sum())
     for split, found in sets.items():
         counts |= {f"{split}: {what}": count for what, count in found.counts.items()}
     tables = {"names": names} | {split: found.mentions for split, found in splits.items()}
@@ -321,6 +326,8 @@ def _dataset(
         codes=[code for some in dictionary.codes for code in some],
         branch_start=starts(map(len, dictionary.branches)),
         branches=np.array(branches, np.int32),
+        parent_start=parent_start,
+        parents=parents,
         names=names,
         name_concepts=dictionary.name_concepts,
         splits=splits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, overload
@@ -180,6 +180,8 @@ class MentionDataset:
         codes[code_start[c] : code_start[c + 1]], none or several.
       branch_start, branches: int64 [C + 1] and int32; the branches of the dictionary's tree that
         concept c is on, in the same form: what its codes begin with before the dot.
+      parent_start, parents: int64 [C + 1] and int32; the concepts that are a step broader than
+        concept c, in the same form; none of any where no hierarchy was given.
       names: TokenTable of N names, those of a concept one after the other, its preferred first.
       name_concepts: int32 [N], ascending.
       splits: "train", and where they are given "dev" and "test".
@@ -193,6 +195,8 @@ class MentionDataset:
     codes: Sequence[str]
     branch_start: np.ndarray
     branches: np.ndarray
+    parent_start: np.ndarray
+    parents: np.ndarray
     names: TokenTable
     name_concepts: np.ndarray
     splits: Mapping[str, MentionSplit]
@@ -201,6 +205,17 @@ class MentionDataset:
     def name_start(self) -> np.ndarray:
         """int64 [C + 1]; the names of concept c are name_start[c] .. name_start[c + 1] - 1."""
         return np.searchsorted(self.name_concepts, np.arange(len(self.concepts) + 1))
+
+    def broader(self, concepts: Iterable[int]) -> set[int]:
+        """The concepts that are broader than some, by any number of steps, without these."""
+        own = set(concepts)
+        found, steps = set(own), list(own)
+        while steps:
+            one = steps.pop()
+            above = self.parents[self.parent_start[one] : self.parent_start[one + 1]].tolist()
+            steps += set(above) - found
+            found.update(above)
+        return found - own
 
     def codes_of(self, concept: int) -> list[str]:
         return list(self.codes[self.code_start[concept] : self.code_start[concept + 1]])
@@ -225,14 +240,18 @@ _OF_DICTIONARY = {
 }
 
 
-def _array_types(splits: Sequence[str]) -> dict[str, str]:
-    """The dtype of each array file of a folder with these splits."""
+def _array_types(splits: Sequence[str], there: Container[str]) -> dict[str, str]:
+    """The dtype of each array file of a folder with these splits; those of parents only if one of
+    them is `there`.
+    """
     of_splits = {
         f"{split}.{part}": dtype
         for split in splits
         for part, dtype in (_TABLE | {"gold_start": "int64", "gold": "int32"}).items()
     }
-    return _OF_DICTIONARY | of_splits
+    parents = {"parent_start": "int64", "parents": "int32"}
+    more = parents if any(name in there for name in parents) else {}
+    return _OF_DICTIONARY | of_splits | more
 
 
 def open_mentions(path: str | Path) -> MentionDataset:
@@ -251,7 +270,8 @@ def open_mentions(path: str | Path) -> MentionDataset:
     manifest = read_identity(folder / MANIFEST, MENTIONS, MentionManifest)
     kinds, splits = manifest.keyword_kinds, manifest.splits
     arrays = {
-        name: _mapped(folder, name, kind, manifest) for name, kind in _array_types(splits).items()
+        name: _mapped(folder, name, kind, manifest)
+        for name, kind in _array_types(splits, manifest.arrays).items()
     }
     for name, array in arrays.items():
         _check_starts(folder, name, array, arrays)
@@ -276,6 +296,8 @@ def open_mentions(path: str | Path) -> MentionDataset:
             for name in splits
         },
         words=_read_words(folder / WORDS, kinds),
+        parent_start=arrays.get("parent_start", np.zeros(len(arrays["code_start"]), np.int64)),
+        parents=arrays.get("parents", np.zeros(0, np.int32)),
         **{name: arrays[name] for name in ("code_start", "branch_start", "branches")},
         name_concepts=arrays["name_concepts"],
     )
@@ -304,6 +326,7 @@ def _check_starts(folder: Path, name: str, start: np.ndarray, arrays: Mapping[st
     divided = {"text_start": "text", "gold_start": "gold", "start": "tokens"} | {
         "code_start": "codes.text_start",
         "branch_start": "branches",
+        "parent_start": "parents",
     }
     *room, part = name.split(".")
     parts = len(arrays[".".join([*room, divided[part]])]) - (part == "code_start")
@@ -321,6 +344,7 @@ def _check_entries(
         "kinds": (0, 1 << len(manifest.keyword_kinds)),
         "gold": (UNREACHABLE, concepts),
         "name_concepts": (0, concepts),
+        "parents": (0, concepts),
     }
     for name, array in arrays.items():
         least, limit = limits.get(name.rpartition(".")[2], (0, 2**63 - 1))
@@ -421,9 +445,11 @@ def _arrays(dataset: MentionDataset) -> dict[str, np.ndarray]:
     for name, split in dataset.splits.items():
         arrays |= _table(name, split.mentions)
         arrays |= {f"{name}.gold_start": split.gold_start, f"{name}.gold": split.gold}
+    if len(dataset.parents):
+        arrays |= {"parent_start": dataset.parent_start, "parents": dataset.parents}
     return {
         name: np.ascontiguousarray(arrays[name], np.dtype(dtype).newbyteorder("<"))
-        for name, dtype in _array_types(list(dataset.splits)).items()
+        for name, dtype in _array_types(list(dataset.splits), arrays).items()
     }
 
 

@@ -217,6 +217,7 @@ NEUTRAL: tuple[tuple[str, Any], ...] = (
     ("development", []),
     ("development_dictionary", ""),
     ("fold", ""),
+    ("broader", False),
     ("layers", 0),
     ("triplet_weight", 1.0),
     ("keep_similarities", 0.0),

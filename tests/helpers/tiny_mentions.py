@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tiny_bert import UNUSED, write_tokenizer
 
+from data_pipeline.build_dataset.build import build_dataset
+from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.build_mentions.build import MentionOptions, build_mentions
 from data_pipeline.dataset.mentions import MentionDataset
 
@@ -64,6 +66,41 @@ pain of limb	L1
 renal pain	K2|L1
 """
 
+# The same dictionary with what is broader.
+ONTOLOGY = """\
+format-version: 1.2
+ontology: tiny
+
+[Term]
+id: K2
+name: renal disease
+
+[Term]
+id: K1
+name: renal failure
+synonym: "kidney failure" EXACT []
+is_a: K2
+
+[Term]
+id: H1
+name: heart attack
+synonym: "coronary occlusion" EXACT []
+synonym: "acute infarction of the heart" EXACT []
+is_a: A1
+is_a: K2
+
+[Term]
+id: A1
+name: acute attack
+is_a: K2
+
+[Term]
+id: L1
+name: limb pain
+synonym: "pain of the limb" EXACT []
+is_a: K2
+"""
+
 
 def write_files(folder: Path) -> dict[str, Path]:
     """Files of a dictionary, mentions, keywords and a tokenizer, by the options that take them."""
@@ -93,3 +130,17 @@ def mentions_of_codes(folder: Path) -> MentionDataset:
     train.write_text(MENTIONS_WITH_CODES, encoding="utf-8")
     files = {"dictionary": dictionary, "train": (train,), "dev": (train,), "test": ()}
     return tiny_mentions(folder, **files)
+
+
+def mentions_with_hierarchy(folder: Path) -> MentionDataset:
+    """The same with a dataset as dictionary, at folder / "mentions"."""
+    train, obo = folder / "mentions.tsv", folder / "tiny.obo"
+    train.write_text(MENTIONS_WITH_CODES, encoding="utf-8")
+    obo.write_text(ONTOLOGY, encoding="utf-8")
+    tokenizer, dataset = folder / "of_dataset", folder / "dataset"
+    tokenizer.mkdir()
+    write_tokenizer(tokenizer)
+    build_dataset(BuildOptions(source=obo, out=dataset, tokenizer=tokenizer, hold_out=None))
+    files = {"dictionary": dataset, "train": (train,), "dev": (train,)}
+    # Cut-offs are measured on a hundred cases or more.
+    return tiny_mentions(folder, **files, test=(train,) * 40)

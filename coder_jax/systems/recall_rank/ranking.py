@@ -16,7 +16,8 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
-from coder_jax.mapping.normalizer import Near, SameStringNormalizer
+from coder_jax.mapping.confidence import ALL, BROADER, likeliest
+from coder_jax.mapping.normalizer import LIKELY, Near, Rule, SameStringNormalizer
 from coder_jax.models.bert import Bert, Probes
 from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
@@ -118,11 +119,12 @@ def rank_logits(
     probes: int,
     mask: Mask,
 ) -> jax.Array:
-    """float32 [N]: the score of each pair of some packed rows, before the sigmoid.
+    """float32 [N, 1 + A]: the scores of the answers for each pair of some packed rows, before the
+    softmax.
 
     Args:
         bert: the encoder.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A].
         rows: tokens, positions, segments, kinds, types, [R, L] each.
         pairs: N.
         probes: K, the kinds of keywords.
@@ -130,13 +132,16 @@ def rank_logits(
     """
     led = Probes(kinds=rows["kinds"], types=rows["types"], number=probes, after=mask == "after")
     vector_ND = bert.pair_vectors(rows["tokens"], rows["positions"], rows["segments"], led, pairs)
-    return score_of(vector_ND, head)
+    return answer_logits(vector_ND, head)
 
 
-def score_of(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
-    """float32 [N]: a linear layer with one output."""
+def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
+    """float32 [N, 1 + A]: a linear layer, after the 0 of "neither".
+
+    With one output the softmax of both is the sigmoid of it.
+    """
     product = jnp.dot(vector_ND, head["kernel"], precision=jax.lax.Precision.HIGHEST)
-    return (product + head["bias"][None])[:, 0]
+    return jnp.pad(product + head["bias"][None], ((0, 0), (1, 0)))
 
 
 # Compiled once for each shape and each structure of an encoder.
@@ -152,7 +157,8 @@ def probabilities(
     mask: Mask,
     progress: bool = False,
 ) -> np.ndarray:
-    """float32 [n]: the probability of each pair, independent of the packing.
+    """float32 [n, A]: the probabilities of the answers for each pair, independent of the packing:
+    that it is a name of the concept, and perhaps of a broader one.
 
     Equal pairs, such as of a mention that texts repeat, are computed once.
 
@@ -165,7 +171,7 @@ def probabilities(
         Stopped: a signal asked for it.
     """
     first_of, place = _distinct_pairs(pairs)
-    found = np.empty(len(first_of), np.float32)
+    found = np.empty((len(first_of), np.shape(head["bias"])[0]), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
     # Pairs of similar length are packed together.
@@ -176,7 +182,7 @@ def probabilities(
         chosen = order[first : first + _PAIRS_AT_ONCE]
         rows = packed(pairs, first_of[chosen], row_length)
         logits = _compiled_logits(bert, dict(head), rows, _PAIRS_AT_ONCE, probes, mask)
-        found[chosen] = jax.nn.sigmoid(logits[: len(chosen)])
+        found[chosen] = jax.nn.softmax(logits[: len(chosen)])[:, 1:]
     return found[place]
 
 
@@ -232,7 +238,7 @@ class TermRanker:
     Args:
         bert: the encoder of pairs.
         tokenizer: its own.
-        head: kernel [D, 1] and bias [1].
+        head: kernel [D, A] and bias [A]; A is 2 if it also knows broader concepts.
         keywords: that lead its attention; of as many kinds as it was trained with.
         mask: where their masks apply (`RankSystem.mask`).
         cleaning: rule set that strings go through first.
@@ -278,10 +284,15 @@ class TermRanker:
             pair_length=settings.pair_length,
         )
 
+    @property
+    def outputs(self) -> int:
+        """A: 1, or 2 if it also tells what is broader."""
+        return len(self.head["bias"])
+
     def score(self, mention: str, candidates: Sequence[str]) -> np.ndarray:
         """float32 [k]: the probability that each candidate is a name of what a mention means."""
         rows = np.stack([np.zeros(len(candidates), np.int64), np.arange(len(candidates))], axis=1)
-        return self.score_pairs([mention], list(candidates), rows)
+        return self.score_pairs([mention], list(candidates), rows)[:, 0]
 
     def score_pairs(
         self,
@@ -291,7 +302,8 @@ class TermRanker:
         *,
         progress: bool = False,
     ) -> np.ndarray:
-        """float32 [n]: the probability of each pair.
+        """float32 [n, A]: the probabilities of each pair: that it is the concept, and perhaps that
+        it is broader.
 
         Args:
             mentions, names: strings.
@@ -299,7 +311,7 @@ class TermRanker:
             progress: show a progress bar.
         """
         if not len(rows):
-            return np.zeros(0, np.float32)
+            return np.zeros((0, self.outputs), np.float32)
         tables = [
             token_table(
                 self.tokenizer,
@@ -362,7 +374,7 @@ class Ranked:
     recall: np.ndarray
     """float64, by the generator."""
     rank: np.ndarray | None
-    """float32, the ranker's probability; None without a ranker."""
+    """float32 [M, k, A], the ranker's probabilities (`probabilities`); None without a ranker."""
     counts: np.ndarray
     """int64 [M]: so many of them are the answer."""
 
@@ -396,7 +408,7 @@ class Choice:
 def ranked(
     lists: CandidateLists,
     name_concepts: np.ndarray,
-    probability_MK: np.ndarray | None,
+    probability_MKA: np.ndarray | None,
     choice: Choice | None = None,
 ) -> Ranked:
     """Candidates ordered by the scores of generator and ranker, cut by the number of concepts.
@@ -406,14 +418,15 @@ def ranked(
     Args:
         lists: of the generator.
         name_concepts: int [N], the concept of each name.
-        probability_MK: of the ranker; None where there is none.
+        probability_MKA: of the ranker (`probabilities`); None where there is none.
         choice: how the two become one.
     """
     choice = choice or Choice()
     # theta is for scores with a ranker; distances alone leave all scores above it.
-    alone = probability_MK is None or choice.fusion == "recall"
+    alone = probability_MKA is None or choice.fusion == "recall"
     threshold = np.inf if alone else choice.threshold
-    scores = fused_scores(lists.distances, probability_MK, fusion=choice.fusion, form=choice.form)
+    exact_MK = None if probability_MKA is None else probability_MKA[..., 0]
+    scores = fused_scores(lists.distances, exact_MK, fusion=choice.fusion, form=choice.form)
     order = best_first(scores)
 
     def ordered(array: np.ndarray) -> np.ndarray:
@@ -425,7 +438,9 @@ def ranked(
         names=names,
         scores=scores,
         recall=ordered(_recall_scores(lists.distances, choice.form)),
-        rank=None if probability_MK is None else ordered(probability_MK),
+        rank=None
+        if probability_MKA is None
+        else np.take_along_axis(probability_MKA, order[..., None], axis=1),
         counts=_answer_counts(scores, lists.numbers, threshold),
     )
 
@@ -505,7 +520,7 @@ def mean_probabilities(
     *,
     progress: bool = False,
 ) -> np.ndarray | None:
-    """float32 [M, k]: the rankers' mean probability of each candidate; None without a ranker.
+    """float32 [M, k, A]: the rankers' mean probabilities of each candidate; None without a ranker.
 
     Args:
         rankers: any number.
@@ -513,24 +528,37 @@ def mean_probabilities(
         mentions: M strings.
         lists: their candidates.
         progress: show progress bars.
+
+    Raises:
+        BadInput: some of the rankers know what is broader, and others do not.
     """
     if not rankers:
         return None
+    if len({one.outputs for one in rankers}) > 1:
+        raise BadInput(
+            "found rankers that tell broader concepts, and others that do not; expected one kind: "
+            "their probabilities are averaged"
+        )
     rows = candidate_rows(lists)
     shown, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     strings = [names[name] for name in shown.tolist()]
     found = [ranker.score_pairs(mentions, strings, rows, progress=progress) for ranker in rankers]
-    return np.stack(found).mean(axis=0).reshape(lists.names.shape)
+    return np.stack(found).mean(axis=0).reshape(*lists.names.shape, -1)
 
 
 # -------------------------------------------------------------------------------------------------
 # Recall and rank as a normalizer, for `normalize`.
 
 
+_SAYING = {ALL: "the same concept", BROADER: "a broader one"}
+
+
 class StagedNormalizer(SameStringNormalizer):
     """Maps mentions to one concept or several: strings of the dictionary first, then by stages.
 
-    The similarity of a candidate is its score by recall and rank.
+    The similarity of a candidate is its score by recall and rank. By rules the answer is the first
+    candidate, if the ranker is sure enough that it is the concept; else the one that is most
+    probably broader, if the ranker is sure enough of that; else there is none.
     """
 
     def __init__(
@@ -540,6 +568,7 @@ class StagedNormalizer(SameStringNormalizer):
         dictionary: Dictionary,
         *,
         threshold: float = 0.0,
+        rules: Mapping[str, Rule] | None = None,
         abbreviations: Mapping[str, str] | None = None,
     ):
         """
@@ -548,17 +577,24 @@ class StagedNormalizer(SameStringNormalizer):
           concepts: what the numbers of its concepts stand for: one, or several codes of a name.
           dictionary: with its terms as the source writes them.
           threshold: no answer where the best score is less.
+          rules: by ALL what makes the ranker sure enough that a candidate is the concept, and
+            perhaps by BROADER that it is broader. None: a probability of a half, if the ranker
+            tells what is broader; else all first candidates are answers.
           abbreviations: what they stand for; mentions are looked up with these written out.
         """
         super().__init__(dictionary, abbreviations)
         self.stages, self.concepts, self.threshold = stages, concepts, threshold
+        tells_broader = any(one.outputs > 1 for one in stages.rankers)
+        likely = dict.fromkeys(_SAYING, Rule(least_similarity=LIKELY)) if tells_broader else {}
+        self.rules = likely if rules is None else rules
         self.others = {first: len(others) for first, *others in concepts if others}
 
     def near(self, strings: Sequence[str], k: int) -> list[Near]:
         if not strings:
             return []
         found = self.stages.answer(strings, CANDIDATES)
-        rows = zip(found.concepts, found.names, found.scores, found.counts, strict=True)
+        shares = found.rank if found.rank is not None else [None] * len(strings)
+        rows = zip(found.concepts, found.names, found.scores, found.counts, shares, strict=True)
         return [
             Near(
                 [
@@ -566,8 +602,9 @@ class StagedNormalizer(SameStringNormalizer):
                     for concept, name, score in zip(concepts, names, scores, strict=True)
                 ],
                 int(count),
+                said,
             )
-            for concepts, names, scores, count in rows
+            for concepts, names, scores, count, said in rows
         ]
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
@@ -578,4 +615,30 @@ class StagedNormalizer(SameStringNormalizer):
             return Answer(mention, Status.NO_ANSWER, shown, reason=reason, count=near.number)
         ties = self.others.get(best.concept, 0)
         status = Status.TIED if ties else Status.NEAR
-        return Answer(mention, status, shown, ties=ties, count=near.number)
+        answer = Answer(mention, status, shown, ties=ties, count=near.number)
+        return self._if_sure(answer, near, k) if self.rules else answer
+
+    def _if_sure(self, answer: Answer, near: Near, k: int) -> Answer:
+        """The answer, if the ranker is sure enough of it; else a broader concept, or none."""
+        assert near.shares is not None, "there are rules only of a ranker"
+        reasons: list[str] = []
+        for what, (place, *likely) in zip(_SAYING, likeliest(near.shares), strict=False):
+            if (rule := self.rules.get(what)) is None:
+                continue
+            confidence = rule.confidence(*likely)
+            if not (why := rule.why_not(*likely)):
+                if what == ALL:
+                    return dataclasses.replace(answer, confidence=confidence)
+                wider = near.candidates[place]
+                ranked = [wider, *near.candidates[:place], *near.candidates[place + 1 :]][:k]
+                return Answer(
+                    answer.mention,
+                    Status.BROADER,
+                    ranked,
+                    confidence=confidence,
+                    reason="; ".join(reasons),
+                )
+            reasons.append(f"{_SAYING[what]}: {why.replace('similarity', 'probability')}")
+        return dataclasses.replace(
+            answer, status=Status.NO_ANSWER, ties=0, reason="; ".join(reasons)
+        )

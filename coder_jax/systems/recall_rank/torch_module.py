@@ -59,8 +59,8 @@ class TorchTermRanker(torch.nn.Module):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.cleaning = _cleaning_of(self.tokenizer.backend_tokenizer)
         self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32)
-        self.head = torch.nn.Linear(self.encoder.config.hidden_size, 1)
         tensors = load_file(folder / "ranker.safetensors")
+        self.head = torch.nn.Linear(self.encoder.config.hidden_size, len(tensors["bias"]))
         with torch.no_grad():
             self.head.weight.copy_(tensors["kernel"].T)
             self.head.bias.copy_(tensors["bias"])
@@ -155,11 +155,15 @@ class TorchTermRanker(torch.nn.Module):
 
     @torch.inference_mode()
     def score_pairs(self, pairs):
-        """float32 [n]: the probability of each pair (mention, name)."""
+        """float32 [n, A]: the probabilities of each pair (mention, name): that the name is of the
+        concept, and perhaps that it is of a broader one.
+        """
         count = len(self.probes)
         vectors = [self.hidden(*self.inputs(*pair))[: count + 1].mean(0) for pair in pairs]
-        return torch.sigmoid(self.head(torch.stack(vectors)))[:, 0]
+        logits = self.head(torch.stack(vectors))
+        neither = torch.zeros_like(logits[:, :1])
+        return torch.softmax(torch.cat([neither, logits], dim=1), dim=1)[:, 1:]
 
     def score(self, mention, candidates):
         """float32 [k]: the probability of each candidate."""
-        return self.score_pairs([(mention, name) for name in candidates])
+        return self.score_pairs([(mention, name) for name in candidates])[:, 0]

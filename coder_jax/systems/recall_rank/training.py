@@ -58,13 +58,13 @@ from coder_jax.systems.recall_rank.ranking import (
     Ranked,
     RankerSettings,
     TermRanker,
+    answer_logits,
     keywords_of,
     packed,
     probabilities,
     rank_logits,
     ranked,
     read_head,
-    score_of,
 )
 from coder_jax.training.run_folder import AnyDataOfRun
 from coder_jax.training.system import (
@@ -529,7 +529,8 @@ class RankSystem(EncoderSystem):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        return (_DenseHead(name="score", outputs=1, seed=self.batch.seed),)
+        outputs = 2 if self.batch.broader else 1
+        return (_DenseHead(name="score", outputs=outputs, seed=self.batch.seed),)
 
     def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
         return _summary_of_mentions(dataset)
@@ -555,7 +556,7 @@ class RankSystem(EncoderSystem):
     # ---- The loss ----
 
     def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        """Mean binary cross-entropy over the pairs (equation 10)."""
+        """Mean cross-entropy over the pairs (equation 10), of two answers, or three (--broader)."""
         graph, _ = split_encoder(self.structure(recorded_start))
         seed = self.batch.seed if dropout else None
         number, after = len(recorded_start.keyword_kinds), self.mask == "after"
@@ -574,10 +575,10 @@ class RankSystem(EncoderSystem):
             vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
             if seed is not None:
                 vector_ND = drop_vectors(vector_ND, seed, step_key, _HEAD_SITE, self.head_dropout)
-            logit_N = score_of(vector_ND, params["score"])
-            label_N = batch["labels"].reshape(-1).astype(jnp.float32)
-            loss_N = optax.sigmoid_binary_cross_entropy(logit_N, label_N)
-            right_N = (logit_N > 0) == (label_N > 0)
+            logit_NA = answer_logits(vector_ND, params["score"])
+            label_N = batch["labels"].reshape(-1)
+            loss_N = optax.softmax_cross_entropy_with_integer_labels(logit_NA, label_N)
+            right_N = logit_NA.argmax(-1) == label_N
             return loss_N.mean(), (extra, {"pair_accuracy": right_N.mean()})
 
         return pass_loss
@@ -606,7 +607,7 @@ class RankSystem(EncoderSystem):
                 pairs,
                 probes=len(view.recorded_start.keyword_kinds),
                 mask=self.mask,
-            ).reshape(lists.names.shape)
+            ).reshape(*lists.names.shape, -1)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)
             alone = dev_scores(
                 ranked(lists, data.name_concepts, found, Choice(fusion="rank")), gold
@@ -642,7 +643,7 @@ class RankSystem(EncoderSystem):
         kinds = rows["probes"].size
         logits = rank_logits(bert, params["score"], rows["pairs"], terms, kinds, self.mask)
         found = super().proof_outputs(bert, params, extra, rows, terms)
-        return {**found, "probabilities": jax.nn.sigmoid(logits)}
+        return {**found, "probabilities": jax.nn.softmax(logits)[:, 1:]}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         scores = _trained_ranker(self, run).score_pairs(terms, terms, _neighbours(len(terms)))
@@ -788,7 +789,7 @@ def rank_small() -> Config[RankSystem]:
 #   generator.safetensors   kernel [W, C] and bias [C]: scores of the number of concepts
 #   generator.json          what distances are
 # and of a ranker
-#   ranker.safetensors      kernel [D, 1] and bias [1]: the score of a pair
+#   ranker.safetensors      kernel [D, A] and bias [A]: the scores of a pair, A is 1 or 2
 #   ranker.json             keyword mask, cleaning, lengths, kinds of keywords
 #   keywords.tsv            word TAB kind
 #   term_ranker.py          all of it in PyTorch, without coder_jax

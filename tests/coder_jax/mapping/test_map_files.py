@@ -112,7 +112,7 @@ def test_source_to_concept_map(written):
 
 
 @pytest.mark.parametrize("reason", ["", "context: negated"])
-@pytest.mark.parametrize("status", ["tied", "doubtful", "differs", "in context"])
+@pytest.mark.parametrize("status", ["tied", "doubtful", "differs", "broader", "in context"])
 def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status, reason):
     fever = [Candidate("437663", "Fever", 0.9)]
     answer = Answer("no fever", Status(status), fever, reason=reason, context=("negated",))
@@ -124,7 +124,9 @@ def test_what_is_to_be_checked_is_not_mapped_in_a_table(tmp_path, status, reason
     (row,) = csv.DictReader(io.StringIO((tmp_path / "usagi").read_text()))
     assert (row["mappingStatus"], row["conceptId"]) == ("UNCHECKED", "437663")
     assert row["comment"] == (reason or "negated")
-    assert "\tskos:relatedMatch\tconcept:437663\t" in (tmp_path / "sssom").read_text()
+    match, wider = ("broad", "wider") if status == "broader" else ("related", "relatedto")
+    assert f"\tskos:{match}Match\tconcept:437663\t" in (tmp_path / "sssom").read_text()
+    assert f'"equivalence": "{wider}"' in (tmp_path / "fhir").read_text()
 
 
 def test_sssom_says_how_each_pair_was_found(written):

@@ -452,6 +452,7 @@ def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
         ("small", "model", "layers", 0, 2),
         ("small", "", "relation_rank", 0, 16),
         ("rank", "batch", "fold", "", "1/5"),
+        ("rank", "batch", "broader", False, True),
     ],
 )
 def test_a_run_from_before_a_setting_is_the_one_with_its_neutral_value(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tiny_mentions import (
     MENTIONS,
     WORDS,
     mentions_of_codes,
+    mentions_with_hierarchy,
     tiny_mentions,
 )
 
@@ -56,6 +58,61 @@ def data(tmp_path_factory):
         )
         lists.write(made.folder, split)
     return made
+
+
+@pytest.fixture(scope="module")
+def wider(tmp_path_factory):
+    """Mentions with a hierarchy, and all concepts as candidates."""
+    made = mentions_with_hierarchy(tmp_path_factory.mktemp("wider"))
+    first = made.name_start()[:-1].astype(np.int32)
+    for split, mentions in made.splits.items():
+        found = np.repeat(first[None], len(mentions.mentions), axis=0)
+        zeros = np.zeros(found.shape, np.float32)
+        CandidateLists(names=found, distances=zeros, numbers=zeros[:, :1] + 1).write(
+            made.folder, split
+        )
+    return made
+
+
+def test_what_is_broader_is_learnt_from_the_hierarchy(wider):
+    spec = dataclasses.replace(RANK, pairs=2)
+    source = RankBatches(wider.folder, dataclasses.replace(spec, broader=True))
+    data = wider
+    gold, drawn = data.splits["train"].gold_sets(), []
+    labelled = zip(map(tuple, source.rows.tolist()), source.labels.tolist(), strict=True)
+    for ((mention, name), label), _ in groupby(labelled):  # repeated, as each is learnt as often
+        concept = int(data.name_concepts[name])
+        above = set().union(*(data.broader([one]) for one in gold[mention])) - gold[mention]
+        assert label == (1 if concept in gold[mention] else 2 if concept in above else 0)
+        drawn.append((mention, data.concepts[concept], label))
+    # Behind the candidates come those a step above each own concept, then one below each of these.
+    listed, added = drawn[:20], [one[:2] for one in drawn[20:]]
+    assert listed[6] == (1, "H1", 0) and listed[7] == (1, "K1", 1)
+    above = [(0, "A1"), (0, "K2"), (1, "K2"), (2, "K2"), (3, "K2")]
+    assert added[:5] == above
+    below = {"A1": {"H1"}, "K2": {"K1", "H1", "L1", "A1"}}
+    for (mention, parent), (other, child) in zip(above, added[5:], strict=True):
+        assert mention == other and child in below[parent]
+    plain = RankBatches(wider.folder, spec)
+    assert len(plain.rows) == len(listed) and set(plain.labels.tolist()) == {0, 1}
+
+
+def test_the_three_answers_are_learnt_equally_often(wider, monkeypatch):
+    labels = np.repeat([1, 2, 0, -1], [3, 9, 16, 2])
+    monkeypatch.setattr(RankBatches, "labels_of", lambda source, rows: labels[: len(rows)])
+    spec = dataclasses.replace(RANK, pairs=2, broader=True)
+    source = RankBatches(wider.folder, spec)
+    assert np.bincount(source.labels).tolist() == [16, 15, 18] and source.size == 49
+    assert (source.rows[:5] == source.rows[0]).all() and (source.rows[5] != source.rows[4]).any()
+    plain = RankBatches(wider.folder, dataclasses.replace(spec, broader=False))
+    assert np.bincount(plain.labels).tolist() == [8, 3, 9], "as the paper has it"
+
+
+def test_what_is_broader_must_be_known_to_be_learnt(data):
+    with pytest.raises(
+        BadInput, match="--broader: found no broader concepts in .*; build"
+    ):
+        RankBatches(data.folder, dataclasses.replace(RANK, broader=True))
 
 
 def terms_of(batch):

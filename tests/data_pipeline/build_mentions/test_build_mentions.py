@@ -1,6 +1,6 @@
 import pytest
 from mention_files import medic
-from tiny_mentions import tiny_mentions, write_files
+from tiny_mentions import mentions_with_hierarchy, tiny_mentions, write_files
 
 from data_pipeline.build_mentions import __main__ as command
 from data_pipeline.build_mentions.build import mentions_report
@@ -103,6 +103,25 @@ def test_without_keywords_no_token_has_a_kind(tmp_path):
     assert not dataset.names.kinds.any()
     assert dataset.manifest.keyword_kinds == []
     assert dict(dataset.words) == {}
+
+
+def test_what_is_broader_is_stored(tmp_path):
+    data = mentions_with_hierarchy(tmp_path)
+    wider = {
+        concept: {data.concepts[one] for one in data.parents[data.parent_start[row] :][:count]}
+        for row, (concept, count) in enumerate(
+            zip(data.concepts, (data.parent_start[1:] - data.parent_start[:-1]), strict=True)
+        )
+    }
+    assert wider == {"H1": {"A1", "K2"}, "K1": {"K2"}, "K2": set(), "L1": {"K2"}, "A1": {"K2"}}
+    numbers = {concept: row for row, concept in enumerate(data.concepts)}
+    assert data.broader([numbers["H1"]]) == {numbers["A1"], numbers["K2"]}
+    assert data.broader([numbers["A1"], numbers["K2"]]) == set()
+    assert data.manifest.counts["concepts with a broader one"] == 4
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    plain = tiny_mentions(folder)
+    assert not len(plain.parents) and not plain.broader([0])
 
 
 def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):

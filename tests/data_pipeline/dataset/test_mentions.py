@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from spoiled_files import readings, spoiled_text
-from tiny_mentions import tiny_mentions
+from tiny_mentions import mentions_with_hierarchy, tiny_mentions
 from tokenizers import Tokenizer
 
 from data_pipeline.dataset.mentions import (
@@ -159,7 +159,9 @@ def everything(folder):
     tables = [data.names, *(split.mentions for split in data.splits.values())]
     of_tables = [[*table.strings, table.tokens.tolist(), table.kinds.tolist()] for table in tables]
     gold = [split.gold_sets() for split in data.splits.values()]
-    return repr([of_tables, gold, [*data.concepts], [*data.codes], data.branches, data.words])
+    above = [data.broader([concept]) for concept in range(len(data.concepts))]
+    known = [[*data.concepts], [*data.codes], data.branches, data.words]
+    return repr([of_tables, gold, above, known])
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
@@ -171,6 +173,26 @@ def test_spoiled_folders(built, folder, count):
     readings(folder / "manifest.json", lambda: everything(folder), seed=39, count=count)
     words = folder / "words.tsv"
     readings(words, lambda: everything(folder), seed=39, count=count, spoil=spoiled_text)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(1000, marks=pytest.mark.slow)])
+def test_spoiled_hierarchies(tmp_path, count):
+    folder = mentions_with_hierarchy(tmp_path).folder
+    for file in (folder / "parents.npy", folder / "parent_start.npy"):
+        readings(
+            file, lambda: everything(folder), seed=39, count=count, as_bytes=True, checked=True
+        )
+    manifest = (folder / "manifest.json").read_text()
+    for name in ("parents", "parent_start"):
+        (folder / "manifest.json").write_text(manifest.replace(f'"{name}"', '"another"'))
+        with pytest.raises(BadInput, match=f"does not speak of the array {name}"):
+            open_mentions(folder)
+    (folder / "manifest.json").write_text(manifest)
+    parents = np.load(folder / "parents.npy")
+    parents[0] = 9
+    np.save(folder / "parents.npy", parents)
+    with pytest.raises(BadInput, match="to 9, expected 0 to 4"):
+        open_mentions(folder)
 
 
 @pytest.mark.parametrize("name", ["names.start", "dev.gold_start", "code_start", "branch_start"])

@@ -221,7 +221,7 @@ def test_by_distances_alone_three_or_more_concepts_are_three():
         distances=np.linspace(5, 11, 10, dtype=np.float32)[None],
         numbers=np.array([[0.1, 0.2, 0.7]], np.float32),
     )
-    concepts, sure = np.arange(10), np.full((1, 10), 0.99, np.float32)
+    concepts, sure = np.arange(10), np.full((1, 10, 1), 0.99, np.float32)
     assert ranked(lists, concepts, None).counts.tolist() == [3]
     assert ranked(lists, concepts, sure, Choice(fusion="recall")).counts.tolist() == [3]
     assert ranked(lists, concepts, sure).counts.tolist() == [10]

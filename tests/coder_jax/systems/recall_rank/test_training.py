@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from mention_run import STEPS, config_of, source_of
+from msgspec.structs import replace
 from short_run import Stops, assert_same_parameters, lines_of
 from tiny_bert import TINY, UNUSED, write_model
 from tiny_mentions import mentions_of_codes
@@ -432,8 +434,8 @@ def test_both_stages_answer_with_as_many_concepts_as_there_are(lists, generator,
     assert [len(answer) for answer in found.answers()] == found.counts.tolist()
     for row, mention in enumerate(mentions):
         probability = both.rankers[0].score(mention, [names[n] for n in found.names[row]])
-        np.testing.assert_allclose(found.rank[row], probability, atol=1e-6)
-    np.testing.assert_allclose(found.scores, (found.recall + found.rank) / 2)
+        np.testing.assert_allclose(found.rank[row, :, 0], probability, atol=1e-6)
+    np.testing.assert_allclose(found.scores, (found.recall + found.rank[..., 0]) / 2)
     assert (np.diff(found.scores, axis=1) <= 0).all()
     twice = RecallAndRank(stages[0], stages[1] * 2, names, data.name_concepts).answer(mentions, 5)
     np.testing.assert_allclose(twice.rank, found.rank, atol=1e-7)  # the mean over rankers
@@ -541,10 +543,16 @@ def test_a_run_proves_its_ranks(ranker):
     assert len(terms) > 1 and check_proof(
         lambda terms: system.saved_outputs(run, terms), run, "the run"
     )
+    # Before there were three answers, a proof had one probability for each term.
+    flat = {"probabilities": np.ravel(run.notes.proof.outputs["probabilities"]).tolist()}
+    proof = dataclasses.replace(run.notes.proof, outputs=run.notes.proof.outputs | flat)
+    before = dataclasses.replace(run, notes=replace(run.notes, proof=proof))
+    assert check_proof(lambda terms: system.saved_outputs(before, terms), before, "the run")
     changed = {**run.params["score"], "kernel": 1.1 * run.params["score"]["kernel"]}
-    other = dataclasses.replace(run, params={**run.params, "score": changed})
-    with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
-        check_proof(lambda terms: system.saved_outputs(other, terms), other, "the run")
+    for old in (run, before):
+        other = dataclasses.replace(old, params={**run.params, "score": changed})
+        with pytest.raises(BadInput, match="the run gives other probabilities than training gave"):
+            check_proof(partial(system.saved_outputs, other), other, "the run")
 
 
 # -------------------------------------------------------------------------------------------------
