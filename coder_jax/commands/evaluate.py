@@ -534,8 +534,12 @@ def run(options: EvaluateOptions) -> int:
     elif options.cutoffs:
         from coder_jax.mapping.confidence import cutoffs_of_ranker
 
-        about = {"model": " + ".join(options.models), "ranker": " + ".join(options.ranker)}
-        about |= {"dictionary": staged[0].dictionary.description, "ordered_by": choices[0].fused}
+        about = {
+            "model": " + ".join(options.models),
+            "ranker": " + ".join(options.ranker),
+            "dictionary": staged[0].dictionary.description,
+            "ordered_by": choices[0].fused,
+        }
         cutoffs_of_ranker(cases, about).write(options.cutoffs)
         tell(f"cut-offs: {options.cutoffs}")
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():

@@ -109,9 +109,7 @@ def test_the_three_answers_are_learnt_equally_often(wider, monkeypatch):
 
 
 def test_what_is_broader_must_be_known_to_be_learnt(data):
-    with pytest.raises(
-        BadInput, match="--broader: found no broader concepts in .*; build"
-    ):
+    with pytest.raises(BadInput, match="--broader: found no broader concepts in .*; build"):
         RankBatches(data.folder, dataclasses.replace(RANK, broader=True))
 
 
