@@ -185,11 +185,12 @@ def _shown_mentions(
     mentions: Sequence[str],
     gold: Sequence[frozenset[int]],
     lists: CandidateLists,
-    probability_MK: np.ndarray | None,
+    probability_MKA: np.ndarray | None,
 ) -> list[MentionWithCandidates]:
     """Candidates for display, in the order of distances and of combined scores."""
+    probability_MK = None if probability_MKA is None else probability_MKA[..., 0]
     scores = fused_scores(lists.distances, probability_MK)
-    counts = ranked(lists, data.name_concepts, probability_MK).counts
+    counts = ranked(lists, data.name_concepts, probability_MKA).counts
     first_name, shown = data.name_start(), []
     for row, (mention, of, order) in enumerate(
         zip(mentions, gold, best_first(scores).tolist(), strict=True)
