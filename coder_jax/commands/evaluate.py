@@ -38,9 +38,9 @@ how many mentions are answered, and how many of these rightly, from which simila
 likely an answer is right by its similarity and margin, for each language, and with --precision how
 many answers are left. Give terms that the encoder was not trained on, such as a dataset's heldout/
 or a list that people have coded. In the model's folder, as cutoffs.json, `normalize` finds it.
-With --ranker and folders of mentions it measures how likely the ranker's answers are right, on the
-mentions of one concept: with its candidates and, if its concept is among them, once more without
-it. Give that file to `normalize --ranker ... --cutoffs FILE`.
+With --ranker and folders of mentions it measures how likely the ranker's answers are right. Each
+mention of one concept counts with its candidates and, if its concept is among them, once more
+without it. Give that file to `normalize --ranker ... --cutoffs FILE`.
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
@@ -424,6 +424,29 @@ def _write_cutoffs(options: EvaluateOptions, folds: Sequence[NormalizationFold],
     measure(encoder, options.model, folds, out, kind=kind, cache=not options.no_cache)
 
 
+def _write_cutoffs_of_ranker(
+    options: EvaluateOptions, staged: Sequence[MultipleNames], cases: list[np.ndarray], out: Path
+) -> None:
+    """Measures how often the answers of the command line's rankers are right.
+
+    Args:
+      options: of `evaluate`; of several ways to order candidates the first was measured.
+      staged: the folders of mentions, with one dictionary.
+      cases: of each (`ThreeAnswers`).
+      out: the file, --cutoffs.
+    """
+    from coder_jax.mapping.confidence import cutoffs_of_ranker
+
+    about = {
+        "model": " + ".join(options.models),
+        "ranker": " + ".join(options.ranker),
+        "dictionary": staged[0].dictionary.description,
+        "ordered_by": options.ranking(options.fusion[0]).fused,
+    }
+    cutoffs_of_ranker(cases, about).write(out)
+    tell(f"cut-offs: {out}")
+
+
 def measure(
     encoder: TermEncoder,
     model: str,
@@ -532,16 +555,7 @@ def run(options: EvaluateOptions) -> int:
     if options.cutoffs and measured:
         _write_cutoffs(options, measured, options.cutoffs)
     elif options.cutoffs:
-        from coder_jax.mapping.confidence import cutoffs_of_ranker
-
-        about = {
-            "model": " + ".join(options.models),
-            "ranker": " + ".join(options.ranker),
-            "dictionary": staged[0].dictionary.description,
-            "ordered_by": choices[0].fused,
-        }
-        cutoffs_of_ranker(cases, about).write(options.cutoffs)
-        tell(f"cut-offs: {options.cutoffs}")
+        _write_cutoffs_of_ranker(options, staged, cases, options.cutoffs)
     with redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext():
         print_records(records, options.kinds)
         print(f"\nscores and protocol: {out}")

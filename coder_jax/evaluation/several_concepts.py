@@ -250,7 +250,7 @@ class ThreeAnswers:
     def of(
         cls,
         concepts_MK: np.ndarray,
-        shares_MKA: np.ndarray,
+        probability_MKA: np.ndarray,
         broader_of: Callable[[Iterable[int]], Collection[int]],
         gold: Sequence[Collection[int]],
     ) -> Self:
@@ -258,7 +258,7 @@ class ThreeAnswers:
 
         Args:
           concepts_MK: candidates, best first.
-          shares_MKA: the ranker's probabilities.
+          probability_MKA: the ranker's probabilities.
           broader_of: the concepts that are broader than some.
           gold: of each mention; those of one concept are cases.
         """
@@ -271,7 +271,7 @@ class ThreeAnswers:
             others = ~right[:, 0]
             for kept in (others,) if others.all() else (np.ones_like(others), others):
                 if kept.any():
-                    said, is_right = likeliest(shares_MKA[row][kept]), right[kept]
+                    said, is_right = likeliest(probability_MKA[row][kept]), right[kept]
                     best = int(np.append(is_right.any(axis=0), True).argmax())
                     truth.append(best)
                     cases.append(
@@ -280,7 +280,7 @@ class ThreeAnswers:
                             for a, (at, p, lead) in enumerate(said)
                         ]
                     )
-        shape = (-1, shares_MKA.shape[2], 3)
+        shape = (-1, probability_MKA.shape[2], 3)
         return cls(np.array(truth, int), np.array(cases, np.float64).reshape(shape))
 
     @property

@@ -413,19 +413,19 @@ def _table_and_rule(
     return _precision_and_coverage(likely, right), MeasuredRule(weight, *confidence)
 
 
-def likeliest(shares_KA: np.ndarray) -> list[tuple[int, float, float]]:
+def likeliest(probability_KA: np.ndarray) -> list[tuple[int, float, float]]:
     """(place, probability, lead) of the candidate of each of a ranker's answers.
 
     The first candidate may be the concept; if the ranker tells broader ones, the most probable of
     them may be broader. The lead is by how much it is more probable than all others.
 
     Args:
-      shares_KA: the probabilities of candidates, best first.
+      probability_KA: the probabilities of candidates, best first.
     """
-    places = [0, *shares_KA[:, 1:].argmax(axis=0).tolist()]
+    places = [0, *probability_KA[:, 1:].argmax(axis=0).tolist()]
     return [
         (place, float(of[place]), float(of[place] - np.delete(of, place).max(initial=0.0)))
-        for place, of in zip(places, shares_KA.T, strict=True)
+        for place, of in zip(places, probability_KA.T, strict=True)
     ]
 
 
@@ -442,8 +442,9 @@ def cutoffs_of_ranker(benchmarks: Sequence[np.ndarray], measured_on: Mapping[str
     cases = np.concatenate(benchmarks)
     _check_enough(len(cases), "cases of mentions")
     tables, rules = {}, {}
-    for name, (shares, leads, right) in zip((ALL, BROADER), np.moveaxis(cases, 0, 2), strict=False):
-        tables[name], rules[name] = _table_and_rule(shares, leads, right > 0, 0.0)
+    for name, columns in zip((ALL, BROADER), np.moveaxis(cases, 0, 2), strict=False):
+        probabilities, leads, right = columns
+        tables[name], rules[name] = _table_and_rule(probabilities, leads, right > 0, 0.0)
     return Cutoffs(tables, {"candidates": RANKER, **measured_on}, rules)
 
 

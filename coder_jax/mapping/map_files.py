@@ -342,7 +342,8 @@ def _sssom(mapped: _Mapped) -> str:
         used.add(target.partition(":")[0])
         is_same = pair.answer.status in (Status.EXACT, Status.DECIDED) or not pair.concept
         other = "relatedMatch" if pair.answer.status in _TO_CHECK else "closeMatch"
-        other = "broadMatch" if pair.answer.status == Status.BROADER else other
+        if pair.answer.status == Status.BROADER:
+            other = "broadMatch"
         confidence = pair.answer.confidence
         rows.append(
             {

@@ -307,7 +307,7 @@ class Near(NamedTuple):
 
     candidates: list[Candidate]  # best first
     number: int = 1  # so many of them are the answer
-    shares: np.ndarray | None = None  # of each, by a ranker (`confidence.likeliest`)
+    probabilities: np.ndarray | None = None  # [k, A] of a ranker (`confidence.likeliest`)
 
 
 class ExactNames:

@@ -51,8 +51,8 @@ class CoderSystem(EncoderSystem):
     """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
     -|e_i + r - e_j|, which needs other constants than a cosine."""
     relation_rank: int = 0
-    """Learn relation matrices of the form I + U V^T, whose U and V have so many columns, such as
-    16, for less memory; 0: any matrices (the paper)."""
+    """For less memory learn relation matrices of low rank, I + U V^T, whose U and V have so many
+    columns, such as 16; 0: full matrices, as in the paper."""
     term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
         default_factory=MultiSimilarity
     )

@@ -421,7 +421,9 @@ def _translated(table_RD: jax.Array, relation_U: jax.Array, head_UmD: jax.Array)
     return head_UmD + translation_UD[..., None, :]
 
 
-def _narrow_queries(table_R2DK: jax.Array, relation_U: jax.Array, head_UmD: jax.Array) -> jax.Array:
+def _low_rank_queries(
+    table_R2DK: jax.Array, relation_U: jax.Array, head_UmD: jax.Array
+) -> jax.Array:
     r"""The query :math:`e + V U^\top e` of each head; shapes as for `_relation_queries`."""
     factors = jnp.where((relation_U >= 0)[..., None, None, None], table_R2DK[relation_U], 0.0)
     product = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
@@ -436,7 +438,7 @@ def _all_queries(
 
     Args:
         mesh: the devices.
-        table: float32 [R, D, D], matrices; [R, 2, D, K], narrow ones; or [R, D], translations.
+        table: float32 [R, D, D], matrices; [R, 2, D, K], of low rank; or [R, D], translations.
         relation_BGU: int32, of the distinct triplets.
         head_BGkD: float32, the vectors of the heads.
     """
@@ -444,7 +446,7 @@ def _all_queries(
     width = head_BGkD.shape[-1]
     head_BGUmD = head_BGkD.reshape(*relation_BGU.shape, -1, width)
     if table.ndim != 3:
-        query = _translated if table.ndim == 2 else _narrow_queries
+        query = _translated if table.ndim == 2 else _low_rank_queries
         query_BGUmD = query(table, relation_BGU, head_BGUmD)
         return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
     # A device that holds some rows of every matrix needs those features of every head. Heads are
@@ -497,7 +499,7 @@ class RelationTable(GroupHead):
     lazy: bool = False
     """Whether a step works on the matrices that it uses alone."""
     rank: int = 0
-    """K of matrices I + U V^T; 0: any matrices."""
+    """K of matrices I + U V^T; 0: full matrices."""
 
     def part(self) -> Part:
         """No weight decay: towards zero, matrices would forget the identity they start from."""

@@ -985,21 +985,21 @@ class RankBatches(_MentionBatches):
         """
         gold_names = _GoldNames(self.dataset)
         gold, concepts = gold_names.gold, self.dataset.name_concepts
-        wider: dict[int, set[int]] = {}
+        broader: dict[int, set[int]] = {}
         keys: dict[int, set[bytes]] = {}
         labels = np.zeros(len(rows), np.int32)
         for number, (mention, name) in enumerate(rows.tolist()):
             if mention not in keys:
                 keys[mention] = gold_names.keys(mention)
                 known = gold[mention] - {UNREACHABLE}
-                wider[mention] = self.dataset.broader(known) if self.spec.broader else set()
+                broader[mention] = self.dataset.broader(known) if self.spec.broader else set()
             if UNREACHABLE in gold[mention]:
                 labels[number] = -1
             elif int(concepts[name]) in gold[mention]:
                 labels[number] = 1
             elif gold_names.key(name) in keys[mention]:
                 labels[number] = -1
-            elif int(concepts[name]) in wider[mention]:
+            elif int(concepts[name]) in broader[mention]:
                 labels[number] = 2
         return labels
 

@@ -593,8 +593,8 @@ class StagedNormalizer(SameStringNormalizer):
         if not strings:
             return []
         found = self.stages.answer(strings, CANDIDATES)
-        shares = found.rank if found.rank is not None else [None] * len(strings)
-        rows = zip(found.concepts, found.names, found.scores, found.counts, shares, strict=True)
+        by_ranker = found.rank if found.rank is not None else [None] * len(strings)
+        rows = zip(found.concepts, found.names, found.scores, found.counts, by_ranker, strict=True)
         return [
             Near(
                 [
@@ -602,9 +602,9 @@ class StagedNormalizer(SameStringNormalizer):
                     for concept, name, score in zip(concepts, names, scores, strict=True)
                 ],
                 int(count),
-                said,
+                probabilities,
             )
-            for concepts, names, scores, count, said in rows
+            for concepts, names, scores, count, probabilities in rows
         ]
 
     def answer(self, mention: str, string: str, near: Near, k: int) -> Answer:
@@ -620,23 +620,23 @@ class StagedNormalizer(SameStringNormalizer):
 
     def _if_sure(self, answer: Answer, near: Near, k: int) -> Answer:
         """The answer, if the ranker is sure enough of it; else a broader concept, or none."""
-        assert near.shares is not None, "there are rules only of a ranker"
+        assert near.probabilities is not None, "there are rules only of a ranker"
         reasons: list[str] = []
-        for what, (place, *likely) in zip(_SAYING, likeliest(near.shares), strict=False):
+        for what, (place, *likely) in zip(_SAYING, likeliest(near.probabilities), strict=False):
             if (rule := self.rules.get(what)) is None:
                 continue
             confidence = rule.confidence(*likely)
             if not (why := rule.why_not(*likely)):
                 if what == ALL:
                     return dataclasses.replace(answer, confidence=confidence)
-                wider = near.candidates[place]
-                ranked = [wider, *near.candidates[:place], *near.candidates[place + 1 :]][:k]
+                chosen = near.candidates[place]
+                ranked = [chosen, *near.candidates[:place], *near.candidates[place + 1 :]][:k]
                 return Answer(
                     answer.mention,
                     Status.BROADER,
                     ranked,
                     confidence=confidence,
-                    reason="; ".join(reasons),
+                    reason="; ".join(["broader", *reasons]),  # seen where a context is the status
                 )
             reasons.append(f"{_SAYING[what]}: {why.replace('similarity', 'probability')}")
         return dataclasses.replace(

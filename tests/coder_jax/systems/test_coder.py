@@ -15,7 +15,7 @@ from coder_jax.systems.group_losses import (
     Group,
     MultiSimilarity,
     _distance,
-    _narrow_queries,
+    _low_rank_queries,
     _relation_matrices,
     _relation_queries,
     _translated,
@@ -46,7 +46,7 @@ def group_loss(vectors, concepts, relations, table, loss):
     if table.ndim == 3:
         queries = _relation_queries(_relation_matrices(table, relations), relations, heads)
     else:
-        queries = (_translated if table.ndim == 2 else _narrow_queries)(table, relations, heads)
+        queries = (_translated if table.ndim == 2 else _low_rank_queries)(table, relations, heads)
     return loss.group_loss(
         Group(
             vectors=jnp.asarray(vectors),
@@ -95,12 +95,16 @@ def test_equals_the_formulas(relations):
 
 
 @pytest.mark.parametrize("relations", [[2, 0, 2, 4], [2, -1, 2, -1]])
-def test_narrow_matrices_equal_the_formulas(relations):
+def test_matrices_of_low_rank_equal_the_formulas(relations):
     vectors, concepts, _, _ = group()
-    narrow = np.random.default_rng(1).normal(size=(5, 2, D, 2)).astype(np.float32)
-    table = np.eye(D, dtype=np.float32) + narrow[:, 0] @ narrow[:, 1].transpose(0, 2, 1)
+    factors = np.random.default_rng(1).normal(size=(5, 2, D, 2)).astype(np.float32)
+    table = np.eye(D, dtype=np.float32) + factors[:, 0] @ factors[:, 1].transpose(0, 2, 1)
     total, metrics = group_loss(
-        jnp.asarray(vectors), jnp.asarray(concepts), jnp.array(relations), jnp.asarray(narrow), LOSS
+        jnp.asarray(vectors),
+        jnp.asarray(concepts),
+        jnp.array(relations),
+        jnp.asarray(factors),
+        LOSS,
     )
     want = paper_loss(vectors, concepts, np.array(relations), table, LOSS)
     got = (total, metrics["loss_term"], metrics["loss_relation"])

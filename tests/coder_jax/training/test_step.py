@@ -258,7 +258,7 @@ def test_nor_for_the_other_objectives(dataset, system):
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
 
 
-def test_nor_for_narrow_matrices_that_are_updated_alone(dataset):
+def test_nor_for_matrices_of_low_rank_that_are_updated_alone(dataset):
     system = dataclasses.replace(CODER, batch=FEW, relation_rank=3)
     plain = run(dataset, system, steps=6)
     lazy = dataclasses.replace(system, relation_update="lazy")

@@ -200,7 +200,9 @@ def test_a_broader_concept_is_the_answer_where_none_is_the_same(
         map(np.float32, (exact, 0.1)), reverse=status != Status.BROADER
     )
     if status != Status.NEAR and not confidence:
-        assert answer.reason.startswith(f"the same concept: probability {exact:.3f} is below")
+        said = "broader; " if status == Status.BROADER else ""
+        said += f"the same concept: probability {exact:.3f} is below"
+        assert answer.reason.startswith(said)
 
 
 def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tmp_path, capsys):
