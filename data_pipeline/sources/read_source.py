@@ -22,15 +22,18 @@ from data_pipeline.sources.release_files import (
     unpack_release,
 )
 from data_pipeline.sources.rrf import read_retired, read_rrf
-from data_pipeline.sources.source import Source, checked, no_retired
+from data_pipeline.sources.source import RETIRED, Source, checked, no_retired
 from data_pipeline.sources.term_tables import is_terms, read_term_source, terms_paths
 
 EXPECTED = (
     "a UMLS release (folder, .zip, .nlm or MRCONSO.RRF), RxNorm (the same, with RXNCONSO.RRF), an "
-    "OBO ontology (.obo, .obo.gz), a table of terms (.tsv, .csv, .xlsx), a release of SNOMED CT "
-    "(Snapshot folder or .zip), of LOINC (folder, .zip or Loinc.csv), or OMOP's vocabularies from "
-    "Athena (folder, .zip or CONCEPT.csv)"
+    "OBO ontology (.obo, .obo.gz), a table of terms (.tsv, .csv, .xlsx), a folder with ontologies "
+    "and tables of further names, a release of SNOMED CT (Snapshot folder or .zip), of LOINC "
+    "(folder, .zip or Loinc.csv), or OMOP's vocabularies from Athena (folder, .zip or CONCEPT.csv)"
 )
+
+
+_ONTOLOGY = (".obo", ".obo.gz")
 
 
 class _Kind(StrEnum):
@@ -42,6 +45,7 @@ class _Kind(StrEnum):
     SNOMED = "SNOMED CT release"
     LOINC = "LOINC release"
     OMOP = "OMOP vocabularies"
+    FOLDER = "folder of ontologies and tables"
 
 
 def _kind_of(path: Path) -> _Kind:
@@ -58,12 +62,12 @@ def _kind_of(path: Path) -> _Kind:
             return _Kind.OMOP
         if loinc.is_loinc(path):
             return _Kind.LOINC
-        if name.endswith((".obo", ".obo.gz")):
+        if name.endswith(_ONTOLOGY):
             return _Kind.OBO
         if is_rrf_terms(path):
             return _Kind.RRF
         return _Kind.TERMS if is_terms(path) else _Kind.RRF
-    return _kind_of_release(_names(path)) or _Kind.RRF
+    return _kind_of_release(_names(path)) or (_Kind.FOLDER if _ontologies(path) else _Kind.RRF)
 
 
 def _kind_of_release(names: Iterable[str]) -> _Kind | None:
@@ -92,12 +96,29 @@ def _names(path: Path) -> list[str]:
         return []
 
 
+def _ontologies(path: Path) -> list[Path]:
+    """The ontologies in a folder, sorted; of any other path none."""
+    return sorted(file for file in path.glob("*") if file.name.lower().endswith(_ONTOLOGY))
+
+
+def _tables_beside(path: Path) -> list[Path]:
+    """The tables of terms in a folder, sorted."""
+    return sorted(
+        file
+        for file in path.glob("*")
+        if file.is_file()
+        and file.name.lower().removesuffix(".gz").endswith((".tsv", ".csv", ".xlsx"))
+        and ".relations." not in file.name.lower()
+    )
+
+
 def is_release(path: Path) -> bool:
     """Whether a path is an ontology, a release or an archive: a source that is no table."""
-    is_file = path.name.lower().endswith((".obo", ".obo.gz", ".zip"))
+    is_file = path.name.lower().endswith((*_ONTOLOGY, ".zip"))
     tells = (omop.is_concepts, loinc.is_loinc, is_rrf_terms)
     is_table = path.is_file() and any(one(path) for one in tells)
-    return is_file or is_table or _kind_of_release(_names(path)) is not None
+    is_folder = _kind_of_release(_names(path)) is not None or bool(_ontologies(path))
+    return is_file or is_table or is_folder
 
 
 def source_paths(path: Path) -> list[Path]:
@@ -109,6 +130,9 @@ def source_paths(path: Path) -> list[Path]:
     kind = _kind_of(path)
     if kind == _Kind.TERMS:
         return terms_paths(path)
+    if kind == _Kind.FOLDER:
+        parts = [*_ontologies(path), *_tables_beside(path)]
+        return [file for part in parts for file in source_paths(part)]
     wanted = {_Kind.SNOMED: snomed.FILE, _Kind.LOINC: loinc.FILE, _Kind.OMOP: omop.FILE}.get(kind)
     if wanted is not None and (path.is_dir() or path.suffix.lower() != ".zip"):
         near = path.rglob("*") if path.is_dir() else path.parent.iterdir()
@@ -179,6 +203,12 @@ def _read(
     encoding: str | None,
 ) -> Source:
     kind = _kind_of(path)
+    if kind == _Kind.FOLDER and not standard:
+        ontologies = [
+            read_obo(one, scopes, release, strict=strict, encoding=encoding)
+            for one in _ontologies(path)
+        ]
+        return _joined(ontologies, [read_term_source(one) for one in _tables_beside(path)])
     if strict and kind != _Kind.OBO:
         raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
     if kind == _Kind.OMOP:
@@ -197,3 +227,30 @@ def _read(
     if kind == _Kind.LOINC:
         return loinc.read_loinc(path, scratch, scopes, release)
     return read_rrf(path, scratch, release)
+
+
+def _joined(ontologies: Sequence[Source], tables: Sequence[Source]) -> Source:
+    """Ontologies, and tables with further names of their concepts, as one source.
+
+    Equal identifiers are the same concept. A table may have further concepts; what it says of
+    concepts that an ontology has withdrawn or merged counts as suppressed.
+    """
+    parts = [*ontologies, *tables]
+    retired = pl.concat([one.retired for one in ontologies]).unique().sort(RETIRED)
+    atoms = pl.concat([one.atoms for one in parts])
+    is_retired = pl.col("cui").is_in(retired["retired"].implode())
+    relations = [one.relations for one in parts if one.relations is not None]
+    types = [one.types for one in parts if one.types is not None]
+    return Source(
+        name="+".join(one.name for one in ontologies),
+        release=", ".join(dict.fromkeys(one.release for one in ontologies)),
+        files=[file for one in parts for file in one.files],
+        atoms=atoms.with_columns(
+            suppress=pl.when(is_retired).then(pl.lit("O")).otherwise("suppress")
+        ),
+        relations=pl.concat(relations) if relations else None,
+        types=pl.concat(types) if types else None,
+        retired=retired,
+        xrefs=pl.concat([one.xrefs for one in ontologies]).unique().sort("cui", "xref"),
+        warnings=tuple(line for one in parts for line in one.warnings),
+    )

@@ -56,6 +56,12 @@ _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # A file of Athena's search: its Concept says "Standard", and its Id is the concept.
 _OF_ATHENA = {"id", "code", "name", "concept", "validity", "vocab"}
+# A file of translations (Babelon), or of synonyms in another language (a template of ROBOT), as the
+# Human Phenotype Ontology publishes them; its `source` and `type` say how a name was translated.
+_OF_BABELON = {"subjectid", "translationvalue"}
+_IN_BABELON = {"subjectid": "conceptid", "translationvalue": "term", "translationlanguage": "lang"}
+_NAME_RELATIONS = ("label", "hasExactSynonym", "prefLabel", "altLabel")
+_TEMPLATE = "ID"  # the concept of ROBOT's second line, which says what the columns are
 EXPECTED = (
     "a header with a column for the term (term, name, label, description, ...) and one for the "
     "concept (concept, cui, code, id, ...)"
@@ -112,6 +118,8 @@ def _roles(
     names = [folded(name) for name in header]
     if _OF_ATHENA <= set(names):
         names[names.index("concept")], names[names.index("id")] = "standard", "conceptid"
+    if _OF_BABELON <= set(names):
+        names = [_IN_BABELON.get(name, "") for name in names]
     found: dict[str, int] = {}
     for role, name in (columns or {}).items():
         if folded(name) not in names:
@@ -183,7 +191,8 @@ def term_table(
     if not {"term", "concept"} <= found.keys():
         pairs = _FROM_PAIRS.format(path) if any("||" in name for name in header) else ""
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}{pairs}")
-    is_for_medcat = _NAME_STATUS in {folded(name) for name in header}
+    folded_names = {folded(name) for name in header}
+    is_for_medcat, is_babelon = _NAME_STATUS in folded_names, _OF_BABELON <= folded_names
     table = table_of(path, dialect, rows)
     columns = {role: header[place] for role, place in found.items()}
     frame = table.frame.select(
@@ -193,8 +202,13 @@ def term_table(
         for role in (*_NAMES, "code")
     )
     in_use = _in_use(table)
+    if is_babelon:
+        frame = frame.with_columns(language=_language_of_template(frame))
+        in_use &= (frame["concept"] != _TEMPLATE) & _is_name(table)
     _check(table, frame, columns, in_use)
     frame = frame.filter(in_use)
+    if is_babelon:
+        frame = _divided_rows(frame, "term")
     frame = frame.with_columns(
         language=umls_language(pl.col("language")),
         preferred=pl.col("preferred").str.to_lowercase().is_in(_PREFERRED),
@@ -207,12 +221,30 @@ def term_table(
     return TermTable(path, frame, frozenset(columns))
 
 
+def _language_of_template(frame: pl.DataFrame) -> pl.Expr:
+    """The languages of a file of translations; ROBOT's second line has that of all: "AL ...@fr"."""
+    template = frame.filter(pl.col("concept") == _TEMPLATE)["term"].str.extract(r"@([\w-]+)")
+    return pl.col("language").replace("", next(iter(template.drop_nulls()), ""))
+
+
+def _is_name(table: Table) -> pl.Series:
+    """bool: the rows of a file of translations that are names, and no definitions."""
+    relation = next((one for one in table.frame.columns if folded(one) == "predicateid"), None)
+    if relation is None:
+        return pl.Series([True] * table.frame.height)
+    is_name = table.frame[relation].str.extract(r"(\w+)\W*$").is_in(_NAME_RELATIONS)
+    if others := int((~is_name).sum()):
+        tell(f"{table.path}: {others:,} rows left out, which are no names ({relation})")
+    return is_name
+
+
 def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
     """A row for each value of a column whose values are joined with |."""
     parts = frame.with_columns(pl.col(role).str.split(CONCEPT_SEPARATOR)).explode(role)
     return parts.with_columns(pl.col(role).str.strip_chars())
 
 
+_NOT_TRANSLATED = "not_translated"
 # Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
 # rows, and those of the others, in lower case. A column with further values is not read; of a
 # status (None) any are others.
@@ -232,6 +264,7 @@ _WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "invalidreason": (("d", "u", "r"), NOTHING),  # of OMOP's CONCEPT
     "validity": (("invalid",), ("valid",)),  # of Athena's search
     "status": (("inactive", "deprecated", "obsolete", "retired", "withdrawn", "deleted"), None),
+    **dict.fromkeys(("translationstatus", "comment"), ((_NOT_TRANSLATED,), None)),  # Babelon, ROBOT
 }
 _OF_RF2 = {"id", "effectivetime", "active"}  # columns of SNOMED CT's files
 _DEFINITION = "900000000000550004"  # there, the type of a description that is no name
@@ -274,7 +307,8 @@ def _in_use(table: Table) -> pl.Series:
         elif len(values):
             is_out = values.is_in(list(withdrawn))
             if count := int((kept & is_out).sum()):
-                tell(f"{table.path}: {count:,} rows left out, which are not active ({name})")
+                why = "translated" if _NOT_TRANSLATED in withdrawn else "active"
+                tell(f"{table.path}: {count:,} rows left out, which are not {why} ({name})")
             kept &= ~is_out
     return kept
 

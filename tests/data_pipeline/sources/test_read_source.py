@@ -44,6 +44,57 @@ def test_what_a_source_is_told_by_its_files(tmp_path, write):
         assert read_source(path, tmp_path / "scratch").name == name
 
 
+def test_an_ontology_and_tables_of_further_names(tmp_path, write):
+    obo = (
+        "ontology: hp\ndata-version: 2\n\n[Term]\nid: HP:1\nname: pain\nalt_id: HP:4\n\n[Term]\n"
+        'id: HP:2\nname: ache\nsynonym: "sore" EXACT []\nis_a: HP:1\n\n[Term]\nid: HP:3\n'
+        "name: agony\nis_obsolete: true\nreplaced_by: HP:1\n"
+    )
+    ontology = write("hpo/hp.obo", obo)
+    french = write(
+        "hpo/fr.tsv",
+        "subject_id\ttranslation_language\ttranslation_value\nHP:2\tfr\tmal\nHP:3\tfr\tagonie\n"
+        "HP:1\tfr\tdouleur\nHP:4\tfr\tpeine\n",
+    )
+    own = write("hpo/own.csv", "code,name\nL:1,toothache\n")
+    isa = write("hpo/own.relations.csv", "head,relation,tail\nL:1,isa,HP:2\n")
+    write("hpo/readme.txt", "not read")
+    folder = tmp_path / "hpo"
+    assert source_paths(folder) == [ontology, french, own, isa]
+    source = read_source(folder, tmp_path / "scratch")
+    assert (source.name, source.release) == ("hp", "2")
+    assert [file["file"] for file in source.files] == [one.name for one in source_paths(folder)]
+    atoms = source.atoms.select("cui", "language", "suppress", "term").collect().rows()
+    assert atoms == [
+        ("HP:1", "ENG", "N", "pain"),
+        ("HP:2", "ENG", "N", "ache"),
+        ("HP:2", "ENG", "N", "sore"),
+        ("HP:2", "FRE", "N", "mal"),
+        ("HP:3", "FRE", "O", "agonie"),
+        ("HP:1", "FRE", "N", "douleur"),
+        ("HP:4", "FRE", "O", "peine"),
+        ("L:1", "UND", "N", "toothache"),
+    ], "what the ontology has withdrawn or merged is suppressed"
+    assert ("L:1", "PAR", "inverse_isa", "HP:2") in [
+        row[:4] for row in source.relations.collect().rows()
+    ]
+    assert source.relations.collect().height == 4
+    found = read_dictionary(folder, languages=["FRE"])
+    assert [pair[1:] for pair in found.pairs()] == [("douleur", "HP:1"), ("mal", "HP:2")]
+    built = build_dataset(
+        BuildOptions(
+            source=folder,
+            out=tmp_path / "built",
+            tokenizer=write_tokenizer(tmp_path),
+            cleaning="none",
+        )
+    )
+    there = read_dictionary(built, raw=True)
+    assert sorted(there.terms) == ["ache", "douleur", "mal", "pain", "sore", "toothache"]
+    with pytest.raises(BadInput, match="folder of ontologies and tables, which has no standard"):
+        read_source(folder, tmp_path / "scratch", standard=True)
+
+
 def test_scopes_arrive_in_whatever_case(tmp_path):
     loinc = write_files(tmp_path / "loinc", loinc_files())
     assert not read_source(loinc, tmp_path / "scratch", ["related"]).warnings

@@ -48,6 +48,42 @@ def test_a_table_for_medcat_is_a_source(write):
     assert source.types.collect().rows() == [("C1", "T046"), ("C1", "T047")]
 
 
+def test_translations_of_an_ontology(write, capsys):
+    """As the Human Phenotype Ontology publishes them, in its columns and with its quirks."""
+    babelon = write(
+        "hp-it.babelon.tsv",
+        "source\tsource_language\tsource_value\tsubject_id\tpredicate_id\ttranslation_language\t"
+        "translation_value\ttranslation_status\ttranslation_type\n"
+        "http://x/hp.owl\ten\tMuscle\tHP:1\trdfs:label\tit\t"
+        '"Regioni ""central core"""\tCANDIDATE\tA\n'
+        "http://x/hp.owl\ten\tPain\tHP:2\trdfs:label\tit\tDolore\tOFFICIAL\tB\n"
+        "http://x/hp.owl\ten\tIt hurts\tHP:2\tIAO:0000115\tit\tFa male\tOFFICIAL\t\n"
+        "http://x/hp.owl\ten\tAche\tHP:2\toboInOwl:hasExactSynonym\tit\tMale\tOFFICIAL\t\n"
+        "http://x/hp.owl\ten\tAll\tHP:3\trdfs:label\tit\tNA\tNOT_TRANSLATED\t\n",
+    )
+    source = read_term_source(babelon)
+    assert source.atoms.collect().rows() == [
+        ("HP:1", "ITA", "hp-it.babelon", "PT", "N", 0, 'Regioni "central core"', ""),
+        ("HP:2", "ITA", "hp-it.babelon", "PT", "N", 0, "Dolore", ""),
+        ("HP:2", "ITA", "hp-it.babelon", "SY", "N", 1, "Male", ""),
+    ]
+    assert source.types is None, "the type of a translation is none of the concept"
+    said = capsys.readouterr().err
+    assert "1 rows left out, which are not translated (translationstatus)" in said
+    assert "1 rows left out, which are no names (predicate_id)" in said
+    template = write(
+        "hp-fr.synonyms.tsv",
+        "subject_id\ttranslation_value\tcomment\tStatus\n"
+        "ID\tAL oboInOwl:hasExactSynonym@fr\t\t\n"
+        "HP:1\turgence mictionnelle|urgence urinaire\tsynonyms\tOFFICIAL\n"
+        "HP:2\tAche\tNOT_TRANSLATED\t\n",
+    )
+    assert read_term_source(template).atoms.collect().rows() == [
+        ("HP:1", "FRE", "hp-fr.synonyms", "PT", "N", 0, "urgence mictionnelle", ""),
+        ("HP:1", "FRE", "hp-fr.synonyms", "SY", "N", 1, "urgence urinaire", ""),
+    ]
+
+
 def test_concept_and_name_are_enough(write):
     source = read_term_source(write("a.b.tsv", "name\tconcept\nx\tC1|C2\ny\tC1\nz\tC3\n"))
     assert source.name == "a.b" and source.release == "unknown" and source.types is None
