@@ -116,9 +116,10 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
     dictionary: Annotated[
         str | None,
         Flag(
-            "terms to search: a table with columns term and concept, an ontology (.obo), a release "
-            "of the UMLS, RxNorm, SNOMED CT or LOINC, OMOP's vocabularies from Athena (folder or "
-            ".zip), a dataset folder, or an https:// address of one",
+            "terms to search: a table with columns term and concept, an ontology (.obo), a folder "
+            "with an ontology and tables of further names, a release of the UMLS, RxNorm, SNOMED "
+            "CT or LOINC, OMOP's vocabularies from Athena (folder or .zip), a dataset folder, or "
+            "an https:// address of one",
             "PATH",
             heading="dictionary",
         ),

@@ -38,10 +38,11 @@ of SNOMED CT at the end, such as "(disorder)", may be missing where the dictiona
 
 The dictionary is a table with the columns term and concept, or those that --term-column and
 --concept-column name (also language, vocabulary, code, preferred, semantic_type, where there are),
-a dataset folder, an ontology (.obo), the MRCONSO.RRF of a UMLS release (whatever its name), a whole
-release of the UMLS, RxNorm, SNOMED CT or LOINC, or OMOP's vocabularies from Athena (each a folder
-or .zip). It may also be the https:// address of such a file, which is fetched once. Its vectors are
-kept on this machine: the second time is quick.
+a dataset folder, an ontology (.obo), a folder with an ontology and tables of further names of its
+concepts, the MRCONSO.RRF of a UMLS release (whatever its name), a whole release of the UMLS,
+RxNorm, SNOMED CT or LOINC, or OMOP's vocabularies from Athena (each a folder or .zip). It may also
+be the https:// address of such a file, which is fetched once. Its vectors are kept on this machine:
+the second time is quick.
 
 A model with classes (a run of the recipes mlnorm or mlnorm_classes, or its export) needs no
 dictionary: the answer is its most probable concept, among those of --semantic-group where all

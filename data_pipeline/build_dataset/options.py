@@ -34,7 +34,8 @@ class BuildOptions:
             "UMLS, SNOMED CT, RxNorm, LOINC, OMOP, an ontology, or your own table; a UMLS release "
             "(META folder or its parent, .zip, .nlm, folder of .nlm, MRCONSO.RRF), RxNorm (folder, "
             ".zip, RXNCONSO.RRF), OBO ontology (.obo, "
-            ".obo.gz), your own table of terms (.tsv, .csv, .xlsx), SNOMED CT (Snapshot folder or "
+            ".obo.gz), your own table of terms (.tsv, .csv, .xlsx), a folder with ontologies and "
+            "tables of further names of their concepts, SNOMED CT (Snapshot folder or "
             "release .zip, RF2), LOINC (Loinc.csv, release folder or .zip) or OMOP's vocabularies "
             "(CONCEPT.csv, folder or .zip from Athena)",
             "PATH",

@@ -933,9 +933,10 @@ def read_dictionary(
       path: a TSV file of term<TAB>CUI; a table (.csv, .tsv, .xlsx) whose header names the columns
         of terms, of concepts, and more (`term_tables._NAMES`), in any order; a file of CUI||name;
         MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv (or .gz); a dataset folder
-        as `data_pipeline.build` makes it; an OBO ontology (.obo, .obo.gz), the MRCONSO.RRF of a
-        UMLS release, or .gz, or a whole release of the UMLS, SNOMED CT or LOINC (folder or .zip);
-        or the https:// address of such a file, which is fetched once.
+        as `data_pipeline.build` makes it; an OBO ontology (.obo, .obo.gz), or a folder with one
+        and tables of further names; the MRCONSO.RRF of a UMLS release, or .gz, or a whole release
+        of the UMLS, SNOMED CT or LOINC (folder or .zip); or the https:// address of such a file,
+        which is fetched once.
       languages: of a dataset, a release, or a table with such a column, keep the terms in these
         only, such as ["ENG"].
       sources: of these, keep the terms of these vocabularies only, such as ["MSH"]. A term of a
@@ -993,7 +994,8 @@ def read_dictionary(
         raise BadInput(
             f"{path}: found a folder without manifest.json; expected a dictionary: a TSV file of "
             "term<TAB>CUI, a dataset folder made by `python -m data_pipeline.build`, an ontology "
-            "(.obo), a release of the UMLS, SNOMED CT or LOINC, or OMOP's vocabularies"
+            "(.obo), also in a folder with tables of further names, a release of the UMLS, SNOMED "
+            "CT or LOINC, or OMOP's vocabularies"
         )
     medic = None
     if columns and (from_source or path.is_dir()):
