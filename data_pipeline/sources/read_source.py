@@ -237,17 +237,16 @@ def _joined(ontologies: Sequence[Source], tables: Sequence[Source]) -> Source:
     """
     parts = [*ontologies, *tables]
     retired = pl.concat([one.retired for one in ontologies]).unique().sort(RETIRED)
-    atoms = pl.concat([one.atoms for one in parts])
     is_retired = pl.col("cui").is_in(retired["retired"].implode())
+    suppress = pl.when(is_retired).then(pl.lit("O")).otherwise("suppress")
+    further = [one.atoms.with_columns(suppress=suppress) for one in tables]
     relations = [one.relations for one in parts if one.relations is not None]
     types = [one.types for one in parts if one.types is not None]
     return Source(
         name="+".join(one.name for one in ontologies),
         release=", ".join(dict.fromkeys(one.release for one in ontologies)),
         files=[file for one in parts for file in one.files],
-        atoms=atoms.with_columns(
-            suppress=pl.when(is_retired).then(pl.lit("O")).otherwise("suppress")
-        ),
+        atoms=pl.concat([*(one.atoms for one in ontologies), *further]),
         relations=pl.concat(relations) if relations else None,
         types=pl.concat(types) if types else None,
         retired=retired,
