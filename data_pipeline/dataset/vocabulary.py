@@ -542,7 +542,8 @@ def _terms_of(path: Path, languages: Sequence[str], cleaning: str) -> dict[str, 
     is_mentions = path.is_dir() and is_of_kind(path / MANIFEST, MENTIONS)
     if not (is_mentions or _is_list(path)):
         dictionary = read_dictionary(path, languages)
-        terms = dictionary.terms if path.is_dir() else _cleaned(dictionary.terms, cleaning)
+        is_clean = dictionary.dataset is not None
+        terms = dictionary.terms if is_clean else _cleaned(dictionary.terms, cleaning)
         if dictionary.languages is None:
             return {UNDETERMINED: terms}
         by_language: dict[str, list[str]] = {}

@@ -11,8 +11,9 @@ from pathlib import Path, PurePosixPath
 
 import polars as pl
 
-from data_pipeline.files.tables import ZIP_ERRORS
-from data_pipeline.process import BadInput
+from data_pipeline.files.identity import DATASET
+from data_pipeline.files.tables import ZIP_ERRORS, is_empty, read_rows
+from data_pipeline.process import BadInput, tell
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import (
@@ -97,19 +98,33 @@ def _names(path: Path) -> list[str]:
 
 
 def _ontologies(path: Path) -> list[Path]:
-    """The ontologies in a folder, sorted; of any other path none."""
-    return sorted(file for file in path.glob("*") if file.name.lower().endswith(_ONTOLOGY))
+    """The ontologies in a folder, sorted; of a dataset's folder, and of other paths, none."""
+    if (path / DATASET.file).is_file():
+        return []
+    return [file for file in _visible(path) if file.name.lower().endswith(_ONTOLOGY)]
 
 
 def _tables_beside(path: Path) -> list[Path]:
-    """The tables of terms in a folder, sorted."""
-    return sorted(
+    """The tables in a folder with further names of its ontologies' concepts, sorted.
+
+    They are named after an ontology, so that lists and results which lie there are not read: of
+    hp.obo hp-fr.babelon.tsv. Some translations are published as empty files.
+    """
+    stems = tuple(f"{file.name.lower().partition('.obo')[0]}-" for file in _ontologies(path))
+    named = [
         file
-        for file in path.glob("*")
-        if file.is_file()
+        for file in _visible(path)
+        if file.name.lower().startswith(stems)
         and file.name.lower().removesuffix(".gz").endswith((".tsv", ".csv", ".xlsx"))
-        and ".relations." not in file.name.lower()
-    )
+    ]
+    relations = {file for table in named for file in terms_paths(table)[1:]}
+    return [file for file in named if file not in relations and file.stat().st_size]
+
+
+def _visible(folder: Path) -> list[Path]:
+    """The files in a folder, sorted, without hidden ones and those that Excel has open."""
+    files = sorted(folder.glob("*"))
+    return [file for file in files if file.is_file() and not file.name.startswith((".", "~$"))]
 
 
 def is_release(path: Path) -> bool:
@@ -131,8 +146,8 @@ def source_paths(path: Path) -> list[Path]:
     if kind == _Kind.TERMS:
         return terms_paths(path)
     if kind == _Kind.FOLDER:
-        parts = [*_ontologies(path), *_tables_beside(path)]
-        return [file for part in parts for file in source_paths(part)]
+        tables = _tables_beside(path)
+        return [*_ontologies(path), *(file for table in tables for file in terms_paths(table))]
     wanted = {_Kind.SNOMED: snomed.FILE, _Kind.LOINC: loinc.FILE, _Kind.OMOP: omop.FILE}.get(kind)
     if wanted is not None and (path.is_dir() or path.suffix.lower() != ".zip"):
         near = path.rglob("*") if path.is_dir() else path.parent.iterdir()
@@ -204,11 +219,7 @@ def _read(
 ) -> Source:
     kind = _kind_of(path)
     if kind == _Kind.FOLDER and not standard:
-        ontologies = [
-            read_obo(one, scopes, release, strict=strict, encoding=encoding)
-            for one in _ontologies(path)
-        ]
-        return _joined(ontologies, [read_term_source(one) for one in _tables_beside(path)])
+        return _read_folder(path, scopes, release, strict=strict, encoding=encoding)
     if strict and kind != _Kind.OBO:
         raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
     if kind == _Kind.OMOP:
@@ -229,27 +240,59 @@ def _read(
     return read_rrf(path, scratch, release)
 
 
-def _joined(ontologies: Sequence[Source], tables: Sequence[Source]) -> Source:
-    """Ontologies, and tables with further names of their concepts, as one source.
+def _read_folder(
+    path: Path, scopes: tuple[str, ...], release: str | None, *, strict: bool, encoding: str | None
+) -> Source:
+    """The ontologies in a folder, and the tables with further names of their concepts.
 
-    Equal identifiers are the same concept. A table may have further concepts; what it says of
-    concepts that an ontology has withdrawn or merged counts as suppressed.
+    Equal identifiers are the same concept. What a table calls a concept that an ontology has merged
+    into another is a name of that one; of a withdrawn concept names are suppressed. A table may
+    have concepts of its own.
     """
+    ontologies = [
+        read_obo(one, scopes, release, strict=strict, encoding=encoding)
+        for one in _ontologies(path)
+    ]
+    names = [one.name for one in ontologies]
+    if len(set(names)) < len(names):
+        raise BadInput(
+            f"{path}: found two ontologies with the name {max(names, key=names.count)}; expected "
+            "one release of each: take the other out of the folder"
+        )
+    files = _tables_beside(path)
+    further = ", ".join(file.name for file in files) or f"none (no table {names[0]}-....tsv)"
+    tell(f"{path}: ontologies: {', '.join(names)}; further names: {further}")
+    tables = [read_term_source(one, encoding=encoding) for one in files if not _is_blank(one)]
+    atoms = pl.concat([one.atoms for one in ontologies])
+    living = atoms.select(retired="cui").unique().collect()
+    retired = pl.concat([one.retired for one in ontologies]).join(living, on="retired", how="anti")
+    one_place = pl.col("merged").all() & (pl.col("cui").n_unique() == 1)
+    merged = retired.group_by("retired").agg(pl.first("cui"), one=one_place).filter("one")
+    now = pl.col("cui").replace(dict(merged.select("retired", "cui").iter_rows()))
+    is_withdrawn = pl.col("cui").is_in(retired["retired"].implode())
+    added = [
+        one.atoms.with_columns(cui=now).with_columns(
+            suppress=pl.when(is_withdrawn).then(pl.lit("O")).otherwise("suppress")
+        )
+        for one in tables
+    ]
     parts = [*ontologies, *tables]
-    retired = pl.concat([one.retired for one in ontologies]).unique().sort(RETIRED)
-    is_retired = pl.col("cui").is_in(retired["retired"].implode())
-    suppress = pl.when(is_retired).then(pl.lit("O")).otherwise("suppress")
-    further = [one.atoms.with_columns(suppress=suppress) for one in tables]
     relations = [one.relations for one in parts if one.relations is not None]
     types = [one.types for one in parts if one.types is not None]
     return Source(
-        name="+".join(one.name for one in ontologies),
+        name="+".join(names),
         release=", ".join(dict.fromkeys(one.release for one in ontologies)),
         files=[file for one in parts for file in one.files],
-        atoms=pl.concat([*(one.atoms for one in ontologies), *further]),
+        atoms=pl.concat([atoms, *added]),
         relations=pl.concat(relations) if relations else None,
         types=pl.concat(types) if types else None,
-        retired=retired,
+        retired=retired.unique().sort(RETIRED),
         xrefs=pl.concat([one.xrefs for one in ontologies]).unique().sort("cui", "xref"),
         warnings=tuple(line for one in parts for line in one.warnings),
     )
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a table has nothing below its header, as some translations that are to be begun."""
+    _, rows = read_rows(path, otherwise="latin-1")
+    return sum(not is_empty(fields) for _, fields in rows) < 2

@@ -60,7 +60,7 @@ _OF_ATHENA = {"id", "code", "name", "concept", "validity", "vocab"}
 # Human Phenotype Ontology publishes them; its `source` and `type` say how a name was translated.
 _OF_BABELON = {"subjectid", "translationvalue"}
 _IN_BABELON = {"subjectid": "conceptid", "translationvalue": "term", "translationlanguage": "lang"}
-_NAME_RELATIONS = ("label", "hasExactSynonym", "prefLabel", "altLabel")
+_LABELS, _SYNONYMS = ("label", "prefLabel"), ("hasExactSynonym", "altLabel")
 _TEMPLATE = "ID"  # the concept of ROBOT's second line, which says what the columns are
 EXPECTED = (
     "a header with a column for the term (term, name, label, description, ...) and one for the "
@@ -118,7 +118,7 @@ def _roles(
     names = [folded(name) for name in header]
     if _OF_ATHENA <= set(names):
         names[names.index("concept")], names[names.index("id")] = "standard", "conceptid"
-    if _OF_BABELON <= set(names):
+    if is_of_translations(header) and not columns:
         names = [_IN_BABELON.get(name, "") for name in names]
     found: dict[str, int] = {}
     for role, name in (columns or {}).items():
@@ -172,14 +172,18 @@ _FROM_PAIRS = (
 )
 
 
-def read_term_table(path: Path) -> TermTable:
+def read_term_table(path: Path, encoding: str | None = None) -> TermTable:
     """The terms in a .tsv, .csv, .txt (each also as .gz) or .xlsx file.
+
+    Args:
+      path: the file.
+      encoding: of a text that is not UTF-8.
 
     Raises:
       BadInput: if it cannot be read, its header names no term or concept, a row has none, or an
         identifier has control characters.
     """
-    return term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8))
+    return term_table(path, *read_rows(path, remedy=SAVE_AS_UTF8, otherwise=encoding))
 
 
 def term_table(
@@ -191,8 +195,7 @@ def term_table(
     if not {"term", "concept"} <= found.keys():
         pairs = _FROM_PAIRS.format(path) if any("||" in name for name in header) else ""
         raise BadInput(f"{path}: found the columns {listed(header)}; expected {EXPECTED}{pairs}")
-    folded_names = {folded(name) for name in header}
-    is_for_medcat, is_babelon = _NAME_STATUS in folded_names, _OF_BABELON <= folded_names
+    is_for_medcat = _NAME_STATUS in {folded(name) for name in header}
     table = table_of(path, dialect, rows)
     columns = {role: header[place] for role, place in found.items()}
     frame = table.frame.select(
@@ -202,18 +205,18 @@ def term_table(
         for role in (*_NAMES, "code")
     )
     in_use = _in_use(table)
-    if is_babelon:
-        frame = frame.with_columns(language=_language_of_template(frame))
-        in_use &= (frame["concept"] != _TEMPLATE) & _is_name(table)
+    if is_of_translations(header) and not names:
+        frame, is_name = _translations(table, frame)
+        in_use &= is_name
+        columns["preferred"] = "predicate_id"
     _check(table, frame, columns, in_use)
     frame = frame.filter(in_use)
-    if is_babelon:
-        frame = _divided_rows(frame, "term")
     frame = frame.with_columns(
         language=umls_language(pl.col("language")),
         preferred=pl.col("preferred").str.to_lowercase().is_in(_PREFERRED),
     )
-    for role in ("concept", "term", "vocabulary") if is_for_medcat else ("concept",):
+    divided = ["concept", *(("term", "vocabulary") if is_for_medcat else ())]
+    for role in [*divided, "term"] if is_of_translations(header) else divided:
         frame = _divided_rows(frame, role)
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
@@ -221,21 +224,33 @@ def term_table(
     return TermTable(path, frame, frozenset(columns))
 
 
-def _language_of_template(frame: pl.DataFrame) -> pl.Expr:
-    """The languages of a file of translations; ROBOT's second line has that of all: "AL ...@fr"."""
-    template = frame.filter(pl.col("concept") == _TEMPLATE)["term"].str.extract(r"@([\w-]+)")
-    return pl.col("language").replace("", next(iter(template.drop_nulls()), ""))
+def is_of_translations(header: Sequence[str]) -> bool:
+    """Whether a file has translations of an ontology: Babelon, or a template of ROBOT."""
+    return {folded(name) for name in header} >= _OF_BABELON
 
 
-def _is_name(table: Table) -> pl.Series:
-    """bool: the rows of a file of translations that are names, and no definitions."""
+def _translations(table: Table, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows of such a file, and which of them are names.
+
+    Returns:
+      (frame, is_name): the rows with their language (a template has it in its second line, as in
+        "AL oboInOwl:hasExactSynonym@fr"), with several synonyms in a cell still joined with |, and
+        with labels as the preferred terms; bool of each.
+    """
+    template = frame["concept"] == _TEMPLATE
+    language = frame.filter(template)["term"].str.extract(r"@([\w-]+)").drop_nulls()
+    frame = frame.with_columns(pl.col("language").replace("", next(iter(language), "")))
     relation = next((one for one in table.frame.columns if folded(one) == "predicateid"), None)
-    if relation is None:
-        return pl.Series([True] * table.frame.height)
-    is_name = table.frame[relation].str.extract(r"(\w+)\W*$").is_in(_NAME_RELATIONS)
-    if others := int((~is_name).sum()):
+    what = pl.Series([""] * frame.height) if relation is None else table.frame[relation]
+    what = what.str.extract(r"(\w+)\W*$").fill_null("")
+    is_other = (what != "") & ~what.is_in((*_LABELS, *_SYNONYMS))
+    if others := int(is_other.sum()):
         tell(f"{table.path}: {others:,} rows left out, which are no names ({relation})")
-    return is_name
+    is_empty = frame["term"] == ""
+    if empty := int((is_empty & ~is_other).sum()):
+        tell(f"{table.path}: {empty:,} rows left out, which have no translation yet")
+    preferred = pl.when(what.is_in(_LABELS)).then(pl.lit("Y")).otherwise(pl.lit(""))
+    return frame.with_columns(preferred=preferred), ~(template | is_other | is_empty)
 
 
 def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
@@ -244,7 +259,6 @@ def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
     return parts.with_columns(pl.col(role).str.strip_chars())
 
 
-_NOT_TRANSLATED = "not_translated"
 # Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
 # rows, and those of the others, in lower case. A column with further values is not read; of a
 # status (None) any are others.
@@ -263,8 +277,12 @@ _WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "suppress": (("o", "e", "y"), ("n", *NOTHING)),  # of MRCONSO
     "invalidreason": (("d", "u", "r"), NOTHING),  # of OMOP's CONCEPT
     "validity": (("invalid",), ("valid",)),  # of Athena's search
-    "status": (("inactive", "deprecated", "obsolete", "retired", "withdrawn", "deleted"), None),
-    **dict.fromkeys(("translationstatus", "comment"), ((_NOT_TRANSLATED,), None)),  # Babelon, ROBOT
+    "status": (
+        ("inactive", "deprecated", "obsolete", "retired", "withdrawn", "deleted", "not_translated"),
+        None,
+    ),
+    # Of a file of translations; templates have it as a comment.
+    **dict.fromkeys(("translationstatus", "comment"), (("not_translated",), None)),
 }
 _OF_RF2 = {"id", "effectivetime", "active"}  # columns of SNOMED CT's files
 _DEFINITION = "900000000000550004"  # there, the type of a description that is no name
@@ -307,8 +325,10 @@ def _in_use(table: Table) -> pl.Series:
         elif len(values):
             is_out = values.is_in(list(withdrawn))
             if count := int((kept & is_out).sum()):
-                why = "translated" if _NOT_TRANSLATED in withdrawn else "active"
-                tell(f"{table.path}: {count:,} rows left out, which are not {why} ({name})")
+                found = ", ".join(sorted(set(values.filter(kept & is_out))))
+                tell(
+                    f"{table.path}: {count:,} rows left out, which are not active ({name}: {found})"
+                )
             kept &= ~is_out
     return kept
 
@@ -377,7 +397,7 @@ def terms_paths(path: Path) -> list[Path]:
     return [path, *beside]
 
 
-def read_term_source(path: Path, release: str | None = None) -> Source:
+def read_term_source(path: Path, release: str | None = None, encoding: str | None = None) -> Source:
     """The table at `path`, and its relations, as a `Source`.
 
     A row without language has "UND"; one without vocabulary the name of the file. Of each concept
@@ -387,7 +407,7 @@ def read_term_source(path: Path, release: str | None = None) -> Source:
       BadInput: for a file that cannot be read, missing columns or values, with file and line.
     """
     path, *beside = terms_paths(path)
-    table = read_term_table(path)
+    table = read_term_table(path, encoding)
     types = (
         table.frame.select(cui="concept", type=pl.col("type").str.split("|"))
         .explode("type")

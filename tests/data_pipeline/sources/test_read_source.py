@@ -12,7 +12,13 @@ from data_pipeline.build_dataset.build import build_dataset
 from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import read_dictionary
 from data_pipeline.process import BadInput
-from data_pipeline.sources.read_source import _Kind, _kind_of, read_source, source_paths
+from data_pipeline.sources.read_source import (
+    _Kind,
+    _kind_of,
+    read_source,
+    read_successions,
+    source_paths,
+)
 
 
 def test_what_a_source_is_told_by_its_files(tmp_path, write):
@@ -44,26 +50,36 @@ def test_what_a_source_is_told_by_its_files(tmp_path, write):
         assert read_source(path, tmp_path / "scratch").name == name
 
 
-def test_an_ontology_and_tables_of_further_names(tmp_path, write):
-    obo = (
-        "ontology: hp\ndata-version: 2\n\n[Term]\nid: HP:1\nname: pain\nalt_id: HP:4\n\n[Term]\n"
-        'id: HP:2\nname: ache\nsynonym: "sore" EXACT []\nis_a: HP:1\n\n[Term]\nid: HP:3\n'
-        "name: agony\nis_obsolete: true\nreplaced_by: HP:1\n"
-    )
-    ontology = write("hpo/hp.obo", obo)
-    french = write(
-        "hpo/fr.tsv",
-        "subject_id\ttranslation_language\ttranslation_value\nHP:2\tfr\tmal\nHP:3\tfr\tagonie\n"
-        "HP:1\tfr\tdouleur\nHP:4\tfr\tpeine\n",
-    )
-    own = write("hpo/own.csv", "code,name\nL:1,toothache\n")
-    isa = write("hpo/own.relations.csv", "head,relation,tail\nL:1,isa,HP:2\n")
-    write("hpo/readme.txt", "not read")
+HP = (
+    "ontology: hp\ndata-version: 2\n\n[Term]\nid: HP:1\nname: pain\nalt_id: HP:4\n\n[Term]\n"
+    'id: HP:2\nname: ache\nsynonym: "sore" EXACT []\nis_a: HP:1\n\n[Term]\nid: HP:3\nname: agony\n'
+    "is_obsolete: true\nreplaced_by: HP:1\nreplaced_by: HP:2\n"
+)
+FRENCH = (
+    "subject_id\ttranslation_language\ttranslation_value\nHP:2\tfr\tmal\nHP:3\tfr\tagonie\n"
+    "HP:1\tfr\tdouleur\nHP:4\tfr\tpeiné\n"
+)
+
+
+def test_an_ontology_and_tables_of_further_names(tmp_path, write, capsys):
+    ontology = write("hpo/hp.obo", HP)
+    french = write("hpo/hp-fr.babelon.tsv", FRENCH)
+    own = write("hpo/hp-own.csv", "code,name\nL:1,toothache\n")
+    isa = write("hpo/hp-own.relations.csv", "head,relation,tail\nL:1,isa,HP:2\n")
+    write("hpo/hp-cs.babelon.tsv", "")
+    no_row = write("hpo/hp-ar.babelon.tsv", "subject_id\ttranslation_value\n")
+    for name in ("list.csv", "~$hp-own.xlsx", ".hp-x.csv", "hp.obo-folder/x.csv", "readme.txt"):
+        write(f"hpo/{name}", "code,name\nHP:1,not a name\n")
     folder = tmp_path / "hpo"
-    assert source_paths(folder) == [ontology, french, own, isa]
+    assert source_paths(folder) == [ontology, no_row, french, own, isa]
     source = read_source(folder, tmp_path / "scratch")
     assert (source.name, source.release) == ("hp", "2")
-    assert [file["file"] for file in source.files] == [one.name for one in source_paths(folder)]
+    assert (
+        "further names: hp-ar.babelon.tsv, hp-fr.babelon.tsv, hp-own.csv" in capsys.readouterr().err
+    )
+    assert [one["file"] for one in source.files] == [
+        one.name for one in (ontology, french, own, isa)
+    ]
     atoms = source.atoms.select("cui", "language", "suppress", "term").collect().rows()
     assert atoms == [
         ("HP:1", "ENG", "N", "pain"),
@@ -72,25 +88,49 @@ def test_an_ontology_and_tables_of_further_names(tmp_path, write):
         ("HP:2", "FRE", "N", "mal"),
         ("HP:3", "FRE", "O", "agonie"),
         ("HP:1", "FRE", "N", "douleur"),
-        ("HP:4", "FRE", "O", "peine"),
+        ("HP:1", "FRE", "N", "peiné"),
         ("L:1", "UND", "N", "toothache"),
-    ], "what the ontology has withdrawn or merged is suppressed"
-    assert ("L:1", "PAR", "inverse_isa", "HP:2") in [
-        row[:4] for row in source.relations.collect().rows()
-    ]
-    assert source.relations.collect().height == 4
+    ], "withdrawn: suppressed; merged: a name of the concept that is left"
+    relations = source.relations.collect()
+    assert ("L:1", "PAR", "inverse_isa", "HP:2") in [row[:4] for row in relations.rows()]
+    assert relations.height == 4
+    assert read_successions(folder, tmp_path / "s", ["HP:4"])["cui"].to_list() == ["HP:1"]
     found = read_dictionary(folder, languages=["FRE"])
-    assert [pair[1:] for pair in found.pairs()] == [("douleur", "HP:1"), ("mal", "HP:2")]
-    built = build_dataset(
-        BuildOptions(
-            source=folder,
-            out=tmp_path / "built",
-            tokenizer=write_tokenizer(tmp_path),
-            cleaning="none",
-        )
+    assert [pair[1:] for pair in found.pairs()] == [
+        ("douleur", "HP:1"),
+        ("peiné", "HP:1"),
+        ("mal", "HP:2"),
+    ]
+    french.write_bytes(FRENCH.encode("latin-1"))
+    assert "peiné" in read_dictionary(folder, encoding="latin-1").terms
+    french.write_bytes(FRENCH.encode())
+    options = BuildOptions(
+        source=folder, out=tmp_path / "built", tokenizer=write_tokenizer(tmp_path), cleaning="none"
     )
-    there = read_dictionary(built, raw=True)
-    assert sorted(there.terms) == ["ache", "douleur", "mal", "pain", "sore", "toothache"]
+    built = build_dataset(options)
+    there = sorted(read_dictionary(built, raw=True).terms)
+    assert there == ["ache", "douleur", "mal", "pain", "peiné", "sore", "toothache"]
+    (built / "hp.obo").write_text(HP)
+    assert sorted(read_dictionary(built, raw=True).terms) == there, "it still is a dataset"
+
+
+def test_two_ontologies_in_a_folder(tmp_path, write):
+    write("two/hp.obo", HP)
+    write("two/mp.obo", "ontology: mp\ndata-version: 9\n\n[Term]\nid: HP:3\nname: wheeze\n")
+    write("two/mp-fr.csv", "concept,term\nHP:3,sifflement\n")
+    folder = tmp_path / "two"
+    source = read_source(folder, tmp_path / "scratch")
+    assert (source.name, source.release) == ("hp+mp", "2, 9")
+    kept = [
+        row[1] for row in source.atoms.select("suppress", "term").collect().rows() if row[0] == "N"
+    ]
+    assert kept[-2:] == ["wheeze", "sifflement"], "what one of them has is not withdrawn"
+    assert source.retired["retired"].to_list() == ["HP:4"]
+    write("two/hp (1).obo", HP)
+    with pytest.raises(
+        BadInput, match="found two ontologies with the name hp; expected one release"
+    ):
+        read_source(folder, tmp_path / "scratch")
     with pytest.raises(BadInput, match="folder of ontologies and tables, which has no standard"):
         read_source(folder, tmp_path / "scratch", standard=True)
 

@@ -5,10 +5,10 @@ import subprocess
 import polars as pl
 import pytest
 
-from data_pipeline.files.tables import write_table
+from data_pipeline.files.tables import read_rows, write_table
 from data_pipeline.process import BadInput
 from data_pipeline.sources.source import ATOMS, RELATIONS
-from data_pipeline.sources.term_tables import read_term_source, terms_paths
+from data_pipeline.sources.term_tables import read_term_source, term_table, terms_paths
 
 TERMS = """\
 name,concept,language,vocabulary,code,semantic_type,preferred
@@ -59,7 +59,8 @@ def test_translations_of_an_ontology(write, capsys):
         "http://x/hp.owl\ten\tPain\tHP:2\trdfs:label\tit\tDolore\tOFFICIAL\tB\n"
         "http://x/hp.owl\ten\tIt hurts\tHP:2\tIAO:0000115\tit\tFa male\tOFFICIAL\t\n"
         "http://x/hp.owl\ten\tAche\tHP:2\toboInOwl:hasExactSynonym\tit\tMale\tOFFICIAL\t\n"
-        "http://x/hp.owl\ten\tAll\tHP:3\trdfs:label\tit\tNA\tNOT_TRANSLATED\t\n",
+        "http://x/hp.owl\ten\tAll\tHP:3\trdfs:label\tit\tNA\tNOT_TRANSLATED\t\n"
+        "http://x/hp.owl\ten\tSore\tHP:4\t\tit\t\tCANDIDATE\t\n",
     )
     source = read_term_source(babelon)
     assert source.atoms.collect().rows() == [
@@ -69,19 +70,34 @@ def test_translations_of_an_ontology(write, capsys):
     ]
     assert source.types is None, "the type of a translation is none of the concept"
     said = capsys.readouterr().err
-    assert "1 rows left out, which are not translated (translationstatus)" in said
+    assert "1 rows left out, which are not active (translationstatus: not_translated)" in said
+    assert "1 rows left out, which have no translation yet" in said
     assert "1 rows left out, which are no names (predicate_id)" in said
+    columns = {"term": "source_value", "concept": "subject_id"}
+    told = term_table(babelon, *read_rows(babelon), columns).frame
+    assert told["term"].to_list() == ["Muscle", "Pain", "It hurts", "Ache", "Sore"]
+
+
+def test_synonyms_in_another_language(write):
     template = write(
         "hp-fr.synonyms.tsv",
-        "subject_id\ttranslation_value\tcomment\tStatus\n"
-        "ID\tAL oboInOwl:hasExactSynonym@fr\t\t\n"
-        "HP:1\turgence mictionnelle|urgence urinaire\tsynonyms\tOFFICIAL\n"
-        "HP:2\tAche\tNOT_TRANSLATED\t\n",
+        "subject_id\ttranslation_value\tcomment\tStatus\tLine number\n"
+        "ID\tAL oboInOwl:hasExactSynonym@fr\t\t\t\n"
+        "HP:1\turgence mictionnelle|urgence urinaire\tof HP:1 (Urgency); pain\tOFFICIAL\t17\n"
+        "HP:2\tAche\tof HP:2 (Pain)\tNOT_TRANSLATED\t9\n",
     )
     assert read_term_source(template).atoms.collect().rows() == [
-        ("HP:1", "FRE", "hp-fr.synonyms", "PT", "N", 0, "urgence mictionnelle", ""),
+        ("HP:1", "FRE", "hp-fr.synonyms", "SY", "N", 1, "urgence mictionnelle", ""),
         ("HP:1", "FRE", "hp-fr.synonyms", "SY", "N", 1, "urgence urinaire", ""),
     ]
+    other = template.read_text().replace("@fr", "@tr").replace("Ache\tof HP:2 (Pain)", "Ache\t")
+    other = other.replace("\t\tNOT_TRANSLATED\t9", "\tNOT_TRANSLATED\t\t")
+    assert read_term_source(write("hp-tr.tsv", other)).atoms.collect()[
+        "language"
+    ].unique().item() == ("TUR")
+    assert (
+        "Ache" not in read_term_source(write("hp-tr.tsv", other)).atoms.collect()["term"].to_list()
+    )
 
 
 def test_concept_and_name_are_enough(write):
