@@ -108,7 +108,7 @@ def _tables_beside(path: Path) -> list[Path]:
     """The tables in a folder with further names of its ontologies' concepts, sorted.
 
     They are named after an ontology, so that lists and results which lie there are not read: of
-    hp.obo hp-fr.babelon.tsv. Some translations are published as empty files.
+    hp.obo hp-fr.babelon.tsv. Empty files are left out.
     """
     stems = tuple(f"{file.name.lower().partition('.obo')[0]}-" for file in _ontologies(path))
     named = [
