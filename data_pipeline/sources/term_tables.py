@@ -118,7 +118,7 @@ def _roles(
     names = [folded(name) for name in header]
     if _OF_ATHENA <= set(names):
         names[names.index("concept")], names[names.index("id")] = "standard", "conceptid"
-    if is_of_translations(header) and not columns:
+    if _is_of_translations(header) and not columns:
         names = [_IN_BABELON.get(name, "") for name in names]
     found: dict[str, int] = {}
     for role, name in (columns or {}).items():
@@ -205,7 +205,7 @@ def term_table(
         for role in (*_NAMES, "code")
     )
     in_use = _in_use(table)
-    if is_of_translations(header) and not names:
+    if _is_of_translations(header) and not names:
         frame, is_name = _translations(table, frame)
         in_use &= is_name
         columns["preferred"] = "predicate_id"
@@ -216,7 +216,7 @@ def term_table(
         preferred=pl.col("preferred").str.to_lowercase().is_in(_PREFERRED),
     )
     divided = ["concept", *(("term", "vocabulary") if is_for_medcat else ())]
-    for role in [*divided, "term"] if is_of_translations(header) else divided:
+    for role in [*divided, "term"] if _is_of_translations(header) else divided:
         frame = _divided_rows(frame, role)
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
@@ -224,7 +224,7 @@ def term_table(
     return TermTable(path, frame, frozenset(columns))
 
 
-def is_of_translations(header: Sequence[str]) -> bool:
+def _is_of_translations(header: Sequence[str]) -> bool:
     """Whether a file has translations of an ontology: Babelon, or a template of ROBOT."""
     return {folded(name) for name in header} >= _OF_BABELON
 
