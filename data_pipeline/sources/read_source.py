@@ -107,8 +107,8 @@ def _ontologies(path: Path) -> list[Path]:
 def _tables_beside(path: Path) -> list[Path]:
     """The tables in a folder with further names of its ontologies' concepts, sorted.
 
-    They are named after an ontology, so that lists and results which lie there are not read: of
-    hp.obo hp-fr.babelon.tsv. Empty files are left out.
+    They are named after an ontology, as hp-fr.babelon.tsv is after hp.obo, so that lists and
+    results which lie there are not read. Empty files are left out.
     """
     stems = tuple(f"{file.name.lower().partition('.obo')[0]}-" for file in _ontologies(path))
     named = [
@@ -218,9 +218,7 @@ def _read(
     encoding: str | None,
 ) -> Source:
     kind = _kind_of(path)
-    if kind == _Kind.FOLDER and not standard:
-        return _read_folder(path, scopes, release, strict=strict, encoding=encoding)
-    if strict and kind != _Kind.OBO:
+    if strict and kind not in (_Kind.OBO, _Kind.FOLDER):
         raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
     if kind == _Kind.OMOP:
         return omop.read_omop(path, scratch, release, standard=standard)
@@ -229,6 +227,8 @@ def _read(
             f"{path} is a {kind.value}, which has no standard concepts; expected OMOP's "
             "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
         )
+    if kind == _Kind.FOLDER:
+        return _read_folder(path, scopes, release, strict=strict, encoding=encoding)
     if kind == _Kind.OBO:
         return read_obo(path, scopes, release, strict=strict, encoding=encoding)
     if kind == _Kind.TERMS:
@@ -245,9 +245,9 @@ def _read_folder(
 ) -> Source:
     """The ontologies in a folder, and the tables with further names of their concepts.
 
-    Equal identifiers are the same concept. What a table calls a concept that an ontology has merged
-    into another is a name of that one; of a withdrawn concept names are suppressed. A table may
-    have concepts of its own.
+    Equal identifiers are the same concept. Names of a concept that an ontology has merged into
+    another go to that one; names of other withdrawn concepts are suppressed. A table may have
+    concepts of its own.
     """
     ontologies = [
         read_obo(one, scopes, release, strict=strict, encoding=encoding)
@@ -266,8 +266,8 @@ def _read_folder(
     atoms = pl.concat([one.atoms for one in ontologies])
     living = atoms.select(retired="cui").unique().collect()
     retired = pl.concat([one.retired for one in ontologies]).join(living, on="retired", how="anti")
-    one_place = pl.col("merged").all() & (pl.col("cui").n_unique() == 1)
-    merged = retired.group_by("retired").agg(pl.first("cui"), one=one_place).filter("one")
+    has_one = pl.col("merged").all() & (pl.col("cui").n_unique() == 1)
+    merged = retired.group_by("retired").agg(pl.first("cui"), has_one=has_one).filter("has_one")
     now = pl.col("cui").replace(dict(merged.select("retired", "cui").iter_rows()))
     is_withdrawn = pl.col("cui").is_in(retired["retired"].implode())
     added = [

@@ -205,7 +205,8 @@ def term_table(
         for role in (*_NAMES, "code")
     )
     in_use = _in_use(table)
-    if _is_of_translations(header) and not names:
+    is_translated = _is_of_translations(header) and not names
+    if is_translated:
         frame, is_name = _translations(table, frame)
         in_use &= is_name
         columns["preferred"] = "predicate_id"
@@ -215,8 +216,8 @@ def term_table(
         language=umls_language(pl.col("language")),
         preferred=pl.col("preferred").str.to_lowercase().is_in(_PREFERRED),
     )
-    divided = ["concept", *(("term", "vocabulary") if is_for_medcat else ())]
-    for role in [*divided, "term"] if _is_of_translations(header) else divided:
+    has_lists = is_for_medcat or is_translated
+    for role in ("concept", "term", "vocabulary") if has_lists else ("concept",):
         frame = _divided_rows(frame, role)
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
