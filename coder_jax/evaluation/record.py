@@ -6,6 +6,7 @@ dictionary, with another pooling or with ties counted otherwise. So each record 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 from collections.abc import Sequence
@@ -180,10 +181,13 @@ def typed_record(fields: dict[str, Any], where: str, again: str) -> EvaluationRe
     return record
 
 
+_version = functools.cache(importlib.metadata.version)  # which reads files, for each record
+
+
 def installed_versions() -> dict[str, str]:
     """The installed versions of Python and of the packages that scores depend on."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
+            versions[package] = _version(package)
     return versions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,23 @@ def fill(folder: str, template: str, style: str, scripts: Sequence[str], **value
       scripts: become one script, in this order.
       values: what the template shows.
     """
+    script = "".join(_text(folder, name) for name in scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _templates(folder)
+        .get_template(template)
+        .render(
+            style=_text(_COLOURS, "colours.css") + _text(folder, style),
+            script=script,
+            script_hash=f"sha256-{digest}",
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _templates(folder: str) -> Environment:
+    """The templates of a folder, each of which is compiled once."""
     environment = Environment(
         loader=PackageLoader(_FOLDERS, folder),
         autoescape=True,
@@ -62,14 +80,7 @@ def fill(folder: str, template: str, style: str, scripts: Sequence[str], **value
     )
     compact = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
     environment.policies["json.dumps_kwargs"] = compact
-    script = "".join(_text(folder, name) for name in scripts)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        style=_text(_COLOURS, "colours.css") + _text(folder, style),
-        script=script,
-        script_hash=f"sha256-{digest}",
-        **values,
-    )
+    return environment
 
 
 def _text(folder: str, name: str) -> str:
