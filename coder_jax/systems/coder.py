@@ -215,7 +215,7 @@ def small() -> Config[CoderSystem]:
             relation_learning_rate_factor=6.7,
         ),
         # The better of two rates on held-out terms.
-        optimizer=OptimizerConfig(steps=240, learning_rate=1.5e-4, warmup_steps=24),
+        optimizer=OptimizerConfig(steps=240, learning_rate=1.5e-4, warmup_steps=0.1),
         run=RunConfig(eval_steps=80, save_steps=80),
     )
 
@@ -265,7 +265,7 @@ def small_all() -> Config[CoderSystem]:
             model=ModelConfig(init="intfloat/multilingual-e5-small", pooling="mean"),
             batch=dataclasses.replace(base.system.batch, names="languages", triplets=64, repeats=2),
         ),
-        optimizer=OptimizerConfig(steps=2000, learning_rate=1e-4, warmup_steps=200),
+        optimizer=OptimizerConfig(steps=2000, learning_rate=1e-4, warmup_steps=0.1),
         run=RunConfig(eval_steps=500, save_steps=500),
     )
 

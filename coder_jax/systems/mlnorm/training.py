@@ -914,7 +914,7 @@ def mlnorm_small() -> Config[MLNormSystem]:
         recipe="mlnorm_small",
         system=system,
         optimizer=dataclasses.replace(
-            base.optimizer, epochs=0.0, steps=1_300, warmup_steps=130, learning_rate=1e-4
+            base.optimizer, epochs=0.0, steps=1_300, warmup_steps=0.1, learning_rate=1e-4
         ),
         run=RunConfig(eval_steps=325, save_steps=325),
     )
