@@ -225,9 +225,9 @@ def small_synonyms() -> Config[CoderSystem]:
 
     Six minutes on two CPU cores. Trained on openmeta for 250 steps, acc@1 on 740 names that were
     set aside rises from 64.8 to 73.6, the mean of three seeds; for 4,000 steps to 81.6
-    (docs/results/systems.md). At the end of a few hundred steps the paper's margin leaves out two
-    of three pairs, as the few other concepts of a group are no nearer; a dictionary has more, so
-    the margin is wider. This and the rate are among the best tried (docs/results/ablations.md).
+    (docs/results/systems.md). The margin is 0.3, in the paper 0.1: after a few hundred steps that
+    would leave out two of three pairs, as a group has only 127 other concepts. Margin and rate
+    were chosen on held-out names (docs/results/ablations.md).
     """
     base = small()
     system = dataclasses.replace(
