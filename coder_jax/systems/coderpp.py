@@ -47,7 +47,7 @@ from coder_jax.systems.group_losses import (
     mean_over_groups,
     told_widths,
 )
-from coder_jax.training.system import Config, Loss, OptimizerConfig, View
+from coder_jax.training.system import ONCE, Config, Loss, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.dataset.store import TripletDataset
@@ -121,7 +121,8 @@ class CoderPlusPlusSystem(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         values: dict[str, Any] = {"mu": self.mu} | told_widths(self.matryoshka)
         if self.batch.mined_share:
-            values["neighbours found every"] = f"{self.refresh_steps:,} steps"
+            every = f"every {self.refresh_steps:,} steps"
+            values["neighbours found"] = "once" if self.refresh_steps == ONCE else every
         return values
 
     def resolved_for(self, source: BatchSource) -> Self:
@@ -356,9 +357,9 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
     concepts there are the same thing under another number (docs/results/systems.md).
 
     To find neighbours all terms are encoded, 784 a second on two CPU cores: of a terminology with
-    half a million names eleven minutes each time, and one or two more for the neighbours of 53,000
-    of its 303,000 concepts. A longer run finds them anew every 240 steps, unless --refresh-steps
-    says that it should be more seldom.
+    half a million names eleven minutes, and one or two more for the neighbours of 53,000 of its
+    303,000 concepts. `--refresh-steps 250` finds them anew every 250 steps: in a run of 1,000 steps
+    that changed no score beyond its error (docs/results/systems.md).
     """
     base = small_synonyms()
     batch = NeighbourSpec(
@@ -369,6 +370,6 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
         positives="each",
     )
     system = CoderPlusPlusSystem(
-        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=240
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=ONCE
     )
     return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)

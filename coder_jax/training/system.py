@@ -42,6 +42,7 @@ from data_pipeline.process import BadInput
 #     python -m coder_jax train --recipe mine --data ... --out ...
 
 T = TypeVar("T")
+ONCE = 1 << 40  # steps: more than any run has
 
 Params = dict[str, Any]
 """One entry for each part: an array, or a nested dictionary of arrays."""
@@ -173,7 +174,8 @@ class System(abc.ABC):
     content: ClassVar[type[Run]] = Run
     """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
-    """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none."""
+    """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none,
+    `ONCE` for that one alone."""
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""

@@ -72,6 +72,7 @@ from coder_jax.systems.mlnorm.softmax import (
 )
 from coder_jax.training.run_folder import Run
 from coder_jax.training.system import (
+    ONCE,
     Batch,
     Config,
     Loss,
@@ -495,7 +496,6 @@ class MLNormSystem(EncoderSystem):
 # all candidates of its terms, and moves only these rows.
 
 _TERMS_AT_ONCE = 16_384
-_ONCE = 1 << 40  # steps: more than any run has
 # Arrays of a batch: the sets of each class, and the set that a term's class must have.
 _AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
@@ -529,7 +529,7 @@ class MLNormClassesSystem(EncoderSystem):
     within_language: bool = False
     """Whether a term is told only from concepts that have a term in its language. Else a term of a
     language in which few concepts have a name teaches all others that they are not meant in it."""
-    refresh_steps: int = _ONCE
+    refresh_steps: int = ONCE
     """Steps after which candidates are found anew; once, before the first step, in the paper."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:

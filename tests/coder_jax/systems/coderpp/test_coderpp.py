@@ -189,3 +189,5 @@ def test_the_recipes_are_as_they_say():
     assert (batch.mined_pairs, batch.blocks, batch.terms) == (4 * 31, 4, 15_872)
     small = RECIPES["coderpp_small"]().system.batch
     assert (small.mined_pairs, small.blocks, small.pairs, small.terms) == (16, 2, 128, 256)
+    for recipe, found in (("coderpp", "every 31,250 steps"), ("coderpp_small", "once")):
+        assert RECIPES[recipe]().system.hyperparameters()["neighbours found"] == found
