@@ -181,7 +181,7 @@ def typed_record(fields: dict[str, Any], where: str, again: str) -> EvaluationRe
     return record
 
 
-_version = functools.cache(importlib.metadata.version)  # which reads files, for each record
+_version = functools.cache(importlib.metadata.version)  # kept: it opens files
 
 
 def installed_versions() -> dict[str, str]:

@@ -88,7 +88,8 @@ class CoderPlusPlusSystem(EncoderSystem):
     """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
     that they missed, or all; the same but for rounding."""
     refresh_steps: int = 31_250
-    """Steps after which neighbours are found anew; the first time is before step 1."""
+    """Steps after which neighbours are found anew; the first time is before step 1. With
+    1099511627776, more than any run has, that is the only one."""
     search: Products = "exact"
     """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
     again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""

@@ -402,8 +402,8 @@ class OptimizerConfig:
     learning_rate: float = 2e-5
     """Highest learning rate, after the warm-up."""
     warmup_steps: float = 10_000
-    """Steps in which the learning rate rises from 0; fewer than --steps. Below 1: their share of
-    the run."""
+    """Steps in which the learning rate rises from 0, or, below 1, their share of the run. They must
+    be fewer than --steps."""
     schedule: Literal["linear", "constant"] = "linear"
     """After the warm-up the learning rate falls linearly to 0 at the last step, or is constant."""
     weight_decay: float = 0.01

@@ -23,7 +23,9 @@ from coder_jax.training.metrics import BOARD, MetricsLog, Profile, scores_in_wor
 from coder_jax.training.refresh import Refresh
 from coder_jax.training.run_folder import (
     RunFiles,
+    RunJson,
     as_saved,
+    before_change,
     check_identity,
     claim_run_folder,
     going_on,
@@ -39,6 +41,7 @@ from coder_jax.training.step import make_step
 from coder_jax.training.system import (
     Config,
     Notes,
+    OptimizerConfig,
     Params,
     SavedRun,
     View,
@@ -194,6 +197,21 @@ class RunResult:
     scores: dict[str, dict[str, float]]  # of the last evaluation; empty if there was none
 
 
+def _with_warmup_of(
+    saved: RunJson, wanted: OptimizerConfig, resolved: OptimizerConfig
+) -> OptimizerConfig:
+    """What is wanted, in whole steps; a run that becomes longer keeps its warm-up.
+
+    A warm-up that is wanted as a share is a share of the steps that the run began with.
+    """
+    first = before_change(saved, 0)
+    warmup = first["config"]["optimizer"].get("warmup_steps")  # systems may have their own
+    is_share = 0 < wanted.warmup_steps < 1
+    if is_share and warmup == round(wanted.warmup_steps * steps_of(first)):
+        return dataclasses.replace(resolved, warmup_steps=warmup)
+    return resolved
+
+
 def train(config: Config, source: BatchSource) -> RunResult:
     """Train until the last step; resume the run in `config.run.out` if there is one.
 
@@ -212,6 +230,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
     """
     # ---- Config: must be the same on all hosts ----
     began = time.time()
+    wanted = config.optimizer
     config = dataclasses.replace(
         config,
         system=config.system.resolved().resolved_for(source),
@@ -237,6 +256,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
             start, initial = load_start(config, source)
             saved = current = identity(to_json(config), source.identity, start)
         else:
+            config = dataclasses.replace(
+                config, optimizer=_with_warmup_of(saved, wanted, config.optimizer)
+            )
             current = identity(to_json(config), source.identity, saved["start"])
             newest = first_decides(newest_step(run.out))
             going_on(saved, current, files.name, step=newest, extend=run.extend)  # or it is refused

@@ -530,7 +530,8 @@ class MLNormClassesSystem(EncoderSystem):
     """Whether a term is told only from concepts that have a term in its language. Else a term of a
     language in which few concepts have a name teaches all others that they are not meant in it."""
     refresh_steps: int = ONCE
-    """Steps after which candidates are found anew; once, before the first step, in the paper."""
+    """Steps after which candidates are found anew. With 1099511627776, more than any run has, they
+    are found once, before the first step, as in the paper."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)

@@ -126,6 +126,23 @@ def test_run_json_says_so_once_nothing_is_left_that_could_fail_before_a_step(
     assert load_run(out)[1].step == 6
 
 
+def test_a_warm_up_that_is_a_share_stays_as_long_as_it_was(model, source, tmp_path):
+    out = tmp_path / "run"
+
+    def run_with(share, steps):
+        run = run_of(model, out, steps, "constant", extend=steps > 2)
+        return dataclasses.replace(
+            run, optimizer=dataclasses.replace(run.optimizer, warmup_steps=share)
+        )
+
+    for steps in (2, 4, 6):  # it is made longer twice
+        train(run_with(0.5, steps), source)
+        told = read_run_identity(out)["config"]["optimizer"]
+        assert (told["warmup_steps"], told["steps"]) == (1, steps)
+    with pytest.raises(BadInput, match="optimizer.warmup_steps: 1 there, 2 here"):
+        train(run_with(0.25, 8), source)
+
+
 def test_extending_what_is_not_there_is_refused(model, source, tmp_path):
     with pytest.raises(BadInput, match="--extend: there is no run in .*mistyped; see to --out"):
         train(run_of(model, tmp_path / "mistyped", 9, "linear", extend=True), source)
