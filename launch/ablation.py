@@ -24,15 +24,10 @@ keeps one in 500 steps, such as for `export --average`.
     uniform              CODER on relation rows as the paper draws them, all equally often
     uniform_no_relations the same batches as uniform, without the loss of relations
 
-And, only where --systems names them, synonyms or coderpp with one change each:
+And, only where --systems names them, synonyms with one change each:
 
     augmented            a fifth of the names as people write them
-    ancestors            32 names of ancestors among 256, as weaker positives
-    no_hierarchy         parents, grandparents, children and grandchildren are no negatives
-    no_related           concepts that any relation joins are no negatives
     matryoshka           the loss summed over the first 384, 256, 128 and 64 numbers of a vector
-    coderpp_no_hierarchy coderpp, and no_hierarchy: near concepts are often parents and children
-    coderpp_no_related   coderpp, and no_related
 
 All but coder_v1 have 256 terms a step, all but synonyms (and its changes), coderpp and sapbert the
 rate of `small`.
@@ -90,19 +85,9 @@ _SYSTEMS = {
 }
 _CHANGES = {
     "augmented": ["--augment", "0.2"],
-    "ancestors": ["--triplets", "112", "--ancestors", "32"],
-    "no_hierarchy": ["--mask-related", "hierarchy"],
-    "no_related": ["--mask-related", "any"],
     "matryoshka": ["--matryoshka", "384", "256", "128", "64"],
 }
-_ALL = (
-    _SYSTEMS
-    | {name: _SYSTEMS["synonyms"] + change for name, change in _CHANGES.items()}
-    | {
-        f"coderpp_{name}": _SYSTEMS["coderpp"] + _CHANGES[name]
-        for name in ("no_hierarchy", "no_related")
-    }
-)
+_ALL = _SYSTEMS | {name: _SYSTEMS["synonyms"] + change for name, change in _CHANGES.items()}
 _INITIAL = "initial encoder"
 _SETTINGS = "ablation.json"  # in OUT, beside the first results
 _FORMAT = 3  # of SETTINGS; the first had no hashes, the second no `system`

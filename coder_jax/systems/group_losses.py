@@ -100,7 +100,6 @@ def _multi_similarity_loss(
     beta: float = 50.0,
     base: float = 0.5,
     margin: float = 0.1,
-    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     r"""Multi-similarity loss with its hard-pair mining, over any similarity matrix.
 
@@ -113,12 +112,6 @@ def _multi_similarity_loss(
     An anchor without positives keeps no negatives and the other way round; it counts as 0 in the
     mean.
 
-    Weaker positives, of weight :math:`w_{ij} < 1`, are kept as positives are, and each adds
-    :math:`w_{ij} e^{-\alpha (S_{ij} - \lambda)}` to the first sum. They take no part in the
-    mining of negatives: an ancestor's name lies far away, and so nearly all negatives would be
-    nearer. Thus an anchor that has weaker positives alone is drawn to them, and pushed from
-    nothing.
-
     Requirements: similarities that are comparable within a row; cosine for the default
     hyperparameters.
 
@@ -130,12 +123,10 @@ def _multi_similarity_loss(
         alpha, beta: sharpness for positives and negatives.
         base: lambda, the similarity around which pairs are weighed.
         margin: epsilon of the mining.
-        weaker_AB: float [A, B], the weight of each weaker positive, more than 0; 0 for all other
-            pairs. They are in neither mask.
 
     Returns:
         (loss, pairs): the mean over the anchors that count (0 if there are none), and `positives`
-        (weaker ones among them) and `negatives`, the numbers of mined pairs per anchor that counts.
+        and `negatives`, the numbers of mined pairs per anchor that counts.
 
     References:
         Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning,
@@ -144,13 +135,11 @@ def _multi_similarity_loss(
     if anchor_A is not None:
         positive_AB = positive_AB & anchor_A[:, None]
         negative_AB = negative_AB & anchor_A[:, None]
-        weaker_AB = None if weaker_AB is None else jnp.where(anchor_A[:, None], weaker_AB, 0.0)
     # Rows without positives (negatives) give +inf (-inf) and so mine nothing, as they must.
     hardest_positive_A1 = jnp.where(positive_AB, similarity_AB, jnp.inf).min(axis=1, keepdims=True)
     hardest_negative_A1 = jnp.where(negative_AB, similarity_AB, -jnp.inf).max(axis=1, keepdims=True)
     mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - margin)
-    any_positive_AB = positive_AB if weaker_AB is None else positive_AB | (weaker_AB > 0)
-    mined_positive_AB = any_positive_AB & (similarity_AB < hardest_negative_A1 + margin)
+    mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + margin)
     return weighed_pairs(
         similarity_AB,
         mined_positive_AB,
@@ -159,7 +148,6 @@ def _multi_similarity_loss(
         alpha=alpha,
         beta=beta,
         base=base,
-        weaker_AB=weaker_AB,
     )
 
 
@@ -172,18 +160,13 @@ def weighed_pairs(
     alpha: float,
     beta: float,
     base: float,
-    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The mean of L_i of `_multi_similarity_loss` over pairs mined by any rule.
 
-    Args and what comes back are as there, of the mined pairs; weaker positives are among the
-    positives.
+    Args and what comes back are as there, of the mined pairs.
     """
-    attraction_AB = -alpha * (similarity_AB - base)
-    if weaker_AB is not None:  # w e^x = e^(x + log w)
-        attraction_AB += jnp.log(jnp.where(weaker_AB > 0, weaker_AB, 1.0))
     loss_A = (
-        _log_one_plus_sum_exp(attraction_AB, positive_AB) / alpha
+        _log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
         + _log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
     )
     anchors = similarity_AB.shape[0] if anchor_A is None else anchor_A.sum()
@@ -205,13 +188,10 @@ def weighed_pairs(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """U triplets, each m times: k = U * m pairs, N = 2k terms; or 3k with corrupted tails, or more
-    with ancestors.
-    """
+    """U triplets, each m times: k = U * m pairs, N = 2k terms; or 3k with corrupted tails."""
 
     vectors: jax.Array
-    """float32 [N, D], of the k heads, then of the k tails, then of the k corrupted tails, or of
-    ancestors of the first heads."""
+    """float32 [N, D], of the k heads, then of the k tails, then of the k corrupted tails."""
     concepts: jax.Array
     """int32 [N], the concept of each term."""
     relations: jax.Array
@@ -223,10 +203,6 @@ class Group:
     """int32 [N], the semantic type of each term's concept; negative where it has none."""
     type_logits: jax.Array | None = None
     """float32 [N, S], the score of each semantic type for each term."""
-    kin: jax.Array | None = None
-    """int32 [N, N], how the concepts of two terms are related, 0 if they are not; of `Kin`."""
-    weaker: jax.Array | None = None
-    """float32 [N, N], the weight of each pair of a concept and its ancestor; 0 for others."""
     teacher: jax.Array | None = None
     """float32 [N, D'], the vectors of the terms by another encoder; None if there is none."""
 
@@ -250,11 +226,8 @@ class Group:
 
     @property
     def negatives(self) -> jax.Array:
-        """bool [N, N]: pairs of terms of different concepts that are not related, as far as it is
-        known.
-        """
-        other_NN = self.concepts[:, None] != self.concepts[None, :]
-        return other_NN if self.kin is None else other_NN & (self.kin == 0)
+        """bool [N, N]: pairs of terms of different concepts."""
+        return self.concepts[:, None] != self.concepts[None, :]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +279,6 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
         group.positives,
         group.negatives,
         **dataclasses.asdict(loss),
-        weaker_AB=group.weaker,
     )
     return total, {
         "loss_term": total,
@@ -616,8 +588,6 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
             types=batch.get("types"),
             teacher=batch.get("teacher"),
         )
-        if "kin" in batch:
-            group = _with_kin(group, batch["kin"], system.batch)
         for head in system.heads:
             if isinstance(head, GroupHead) and head.name in params:
                 group = head.fill(group, params[head.name], mesh)
@@ -625,16 +595,6 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
         return loss_BG.mean(), (extra, jax.tree.map(jnp.mean, metrics_BG))
 
     return pass_loss
-
-
-def _with_kin(group: Group, kin: jax.Array, batch: BatchSpec) -> Group:
-    """Groups [B, G, ...] that know which concepts are related, and weigh ancestors."""
-    terms = group.concepts.shape[-1]
-    kin_BGNN = kin.reshape(*group.concepts.shape, terms)
-    if not batch.ancestors:
-        return dataclasses.replace(group, kin=kin_BGNN)
-    weights = jnp.array([0.0, batch.ancestor_weight, batch.ancestor_weight**2, 0.0], jnp.float32)
-    return dataclasses.replace(group, kin=kin_BGNN, weaker=weights[kin_BGNN])
 
 
 def check_widths(widths: Sequence[int]) -> None:

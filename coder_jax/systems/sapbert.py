@@ -69,7 +69,6 @@ class SapBertSystem(EncoderSystem):
             group.positives,
             group.negatives,
             margin=self.term.margin,
-            weaker_AB=group.weaker,
         )
         loss, mined = weighed_pairs(
             similarity_NN,
@@ -78,7 +77,6 @@ class SapBertSystem(EncoderSystem):
             alpha=self.term.alpha,
             beta=self.term.beta,
             base=self.term.base,
-            weaker_AB=group.weaker,
         )
         return loss, {
             "loss_term": loss,
@@ -93,7 +91,6 @@ def _mined_triplets(
     negative_AB: jax.Array,
     *,
     margin: float,
-    weaker_AB: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The pairs of all triplets in which the negative is not farther than the positive by a margin.
 
@@ -104,18 +101,15 @@ def _mined_triplets(
         similarity_AB: float [A, B], cosines.
         positive_AB, negative_AB: bool [A, B], as for `_multi_similarity_loss`.
         margin: 0.2 in the paper.
-        weaker_AB: float [A, B], more than 0 for weaker positives: kept as positives are, but
-            negatives are kept for the others' sake alone.
 
     Returns:
-        bool [A, B]: the positives that are kept, weaker ones among them, and the negatives.
+        bool [A, B]: the positives that are kept, and the negatives.
     """
     distance_AB = jnp.sqrt(jnp.maximum(2 - 2 * jax.lax.stop_gradient(similarity_AB), 0.0))
     farthest_positive_A1 = jnp.where(positive_AB, distance_AB, -jnp.inf).max(1, keepdims=True)
     nearest_negative_A1 = jnp.where(negative_AB, distance_AB, jnp.inf).min(1, keepdims=True)
-    any_positive_AB = positive_AB if weaker_AB is None else positive_AB | (weaker_AB > 0)
     return (
-        any_positive_AB & (nearest_negative_A1 - distance_AB <= margin),
+        positive_AB & (nearest_negative_A1 - distance_AB <= margin),
         negative_AB & (distance_AB - farthest_positive_A1 <= margin),
     )
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from data_pipeline.batches.augment import RewrittenNames
 from data_pipeline.batches.draws import Draw, NeighbourDraw, PairDraw, TermDraw
-from data_pipeline.batches.kinship import Kin
 from data_pipeline.batches.packing import (
     AHEAD,
     LONG_RUN,
@@ -109,10 +108,8 @@ class BatchMaker(PackedGroups):
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
         self.token_start, self.tokens = dataset.token_start, dataset.tokens
         self.rewritten: RewrittenNames | None = None
-        self.kin: Kin | None = None
         if isinstance(spec, BatchSpec):
             self.rewritten = RewrittenNames(dataset, spec) if spec.augment else None
-            self.kin = Kin(dataset, spec) if spec.kin else None
             assert bool(spec.teacher) == (teacher is not None), "a teacher comes with its vectors"
         self.teacher = teacher
         if spec.seed:  # all seeds have the rows of the first, and so share its compiled programs
@@ -167,10 +164,8 @@ class BatchMaker(PackedGroups):
         return other
 
     def _drawn(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
-        """What `Draw` says of the terms of some groups; with `kin` and `teacher`, if asked for."""
+        """What `Draw` says of the terms of some groups; with `teacher`, if asked for."""
         drawn = self.draw(step, groups)
-        if self.kin is not None:
-            drawn = drawn | {"kin": self.kin(drawn["concepts"])}
         if self.teacher is not None:
             drawn = drawn | {"teacher": self.teacher(drawn["terms"])}
         return drawn
@@ -202,9 +197,8 @@ class BatchMaker(PackedGroups):
             int32: `tokens`, `positions`, `segments` [P, B, R, L], R rows of L tokens (see
                 `packing.pack_rows`; segment s is the term at place s - 1 of the flattened concepts
                 of its block), R as in `self.plan.ample`; and what `Draw` says of the terms,
-                [P, B, groups, ...] each, without the terms; and `kin` (`kinship.Kin`), if the
-                spec asks for it. float32: `teacher` [P, B, groups, N, D], the vectors that a
-                teacher gives the terms, if there is one.
+                [P, B, groups, ...] each, without the terms. float32: `teacher`, [P, B, groups, N,
+                D], the vectors that a teacher gives the terms, if there is one.
 
         Raises:
             BadInput: if a block needs more rows than were planned.

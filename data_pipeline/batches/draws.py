@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 
-from data_pipeline.batches.kinship import Ancestors
 from data_pipeline.batches.order import below, distinct_draws, key, mix, permute, uint64
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, TermSpec
 from data_pipeline.dataset.store import TripletDataset
@@ -251,7 +250,6 @@ class Draw:
                 "or build with fewer filters"
             )
         self.groups_per_epoch = self.size // spec.labels  # whole ones
-        self.ancestors = Ancestors(dataset) if spec.ancestors else None
         if spec.semantic_types:
             self.types = _first_types(dataset)
 
@@ -326,8 +324,7 @@ class Draw:
 
         Returns:
             `concepts` int32 and `terms` int64 [G, N], N = 2k: the k heads come first, then the k
-            tails, then (N = 3k) the k corrupted tails if the spec asks for them, or (N = 2k + A)
-            ancestors of the heads of the first A triplets. `relations` int32
+            tails, then (N = 3k) the k corrupted tails if the spec asks for them. `relations` int32
             [G, U], -1 where a synonym stands for the tail; pair u * m + j is the j-th occurrence of
             triplet u, or with `fill_pairs` U = k and pair u has relation u. With
             `spec.semantic_types` also `types` int32 [G, N], of each term's concept, -1 where it has
@@ -353,9 +350,6 @@ class Draw:
             "terms": by_group(terms),
             "relations": relations,
         }
-        if self.ancestors is not None:
-            of_labels = slot.reshape(relations.shape), head.reshape(relations.shape)
-            drawn |= _with_ancestors(drawn, *of_labels, self.ancestors, self.names, spec)
         if spec.semantic_types:
             drawn["types"] = self.types[drawn["concepts"]]
         return drawn
@@ -430,29 +424,6 @@ class Draw:
         }
 
 
-def _with_ancestors(
-    drawn: dict[str, np.ndarray],
-    slot_GU: np.ndarray,
-    head_GU: np.ndarray,
-    ancestors: Ancestors,
-    names: Names,
-    spec: BatchSpec,
-) -> dict[str, np.ndarray]:
-    """`concepts` and `terms` of a draw with a name of an ancestor of each group's first heads.
-
-    A head without ancestors has another name of its own. Random numbers are those that corrupted
-    tails have, which are never beside.
-    """
-    slot, head = (array[:, : spec.ancestors].ravel() for array in (slot_GU, head_GU))
-    concepts = ancestors(key(spec.seed, "corrupted tail", slot), head)
-    terms = names("corrupted tail term", slot, concepts, 1)[:, 0]
-    more = {"concepts": concepts.astype(np.int32), "terms": terms}
-    return {
-        name: np.concatenate([drawn[name], array.reshape(len(slot_GU), -1)], axis=1)
-        for name, array in more.items()
-    }
-
-
 def _first_types(dataset: TripletDataset) -> np.ndarray:
     """int32 [C]: the first semantic type of each concept, -1 for none.
 
@@ -500,9 +471,6 @@ class PairDraw:
             )
         self.groups_per_epoch = self.size // spec.pairs
         self.pair_start, self.term_start = pair_start, dataset.term_start
-        self.ancestors: Ancestors | None = None
-        if spec.ancestors:
-            self.ancestors, self.all_names = Ancestors(dataset), Names(dataset, spec)
 
     def __call__(self, step: int, groups: np.ndarray) -> dict[str, np.ndarray]:
         """The draw of G groups of a step, with k pairs in each.
@@ -513,7 +481,7 @@ class PairDraw:
 
         Returns:
             `concepts` int32 and `terms` int64 [G, 2k]: the first names of the k pairs, then the
-            second ones, then ancestors as in `Draw`; `relations` int32 [G, k], -1: there are none.
+            second ones; `relations` int32 [G, k], -1: there are none.
         """
         spec = self.spec
         group = step * spec.groups + np.asarray(groups)
@@ -524,17 +492,13 @@ class PairDraw:
         concept = np.searchsorted(self.pair_start, place, side="right") - 1
         first, second = self.names(concept, place - self.pair_start[concept])
         start = self.term_start[concept]
-        drawn = {
+        return {
             "concepts": np.concatenate(
                 [concept, concept], axis=1, dtype=np.int32, casting="unsafe"
             ),
             "terms": np.concatenate([start + first, start + second], axis=1),
             "relations": np.full(place.shape, -1, np.int32),
         }
-        if self.ancestors is not None:
-            slot = group[:, None] * spec.pairs + np.arange(spec.pairs)
-            drawn |= _with_ancestors(drawn, slot, concept, self.ancestors, self.all_names, spec)
-        return drawn
 
     def names(self, concept: np.ndarray, nth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int64 each: the two names, within their concept, that make its n-th pair.

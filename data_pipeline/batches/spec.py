@@ -112,15 +112,6 @@ class BatchSpec:
     """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
     semantic_types: bool = False
     """Add the semantic type of each term's concept to a batch (for CODER v1's type loss)."""
-    ancestors: int = 0
-    """Add to each group the names of so many ancestors: parents or grandparents (by PAR and CHD) of
-    its first concepts. They are positives that weigh less (--ancestor-weight), never negatives."""
-    ancestor_weight: float = 0.5
-    """Weight of a parent's name as a positive; a grandparent's has its square, a name of the
-    concept itself 1."""
-    mask_related: Literal["none", "hierarchy", "any"] = "none"
-    """Which concepts of a group are no negatives of each other: those that are parent, child,
-    grandparent or grandchild (hierarchy), or those that any relation joins."""
     augment: float = 0.0
     """Share of the names in a batch that are shown as people write them: with another order of
     words, abbreviations, "unspecified", plurals, typing errors, British or American spelling."""
@@ -152,30 +143,20 @@ class BatchSpec:
     @property
     def terms(self) -> int:
         """The terms of a step."""
-        return self.groups * ((3 if self.corrupted_tails else 2) * self.pairs + self.ancestors)
-
-    @property
-    def kin(self) -> bool:
-        """Whether a batch says which of its concepts are related."""
-        return bool(self.ancestors) or self.mask_related != "none"
+        return self.groups * (3 if self.corrupted_tails else 2) * self.pairs
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
         """The arrays of a batch other than its packed rows, and the shape of each for one group."""
         names = ("concepts", "types") if self.semantic_types else ("concepts",)
         terms = self.terms // self.groups
-        kin = {"kin": (terms * terms,)} if self.kin else {}
-        return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,), **kin}
+        return {**dict.fromkeys(names, (terms,)), "relations": (self.labels,)}
 
     def hyperparameters(self) -> dict[str, Any]:
         """What a step is made of, for the model card."""
         made = {"groups x triplets x repeats": f"{self.groups} x {self.triplets} x {self.repeats}"}
         if self.fill_pairs:
             made = {"groups x pairs": f"{self.groups} x {self.fill_pairs}"}
-        if self.ancestors:
-            made["ancestors in a group"] = f"{self.ancestors}, weight {self.ancestor_weight:g}"
-        if self.mask_related != "none":
-            made["no negatives"] = f"concepts related by {self.mask_related}"
         if self.augment:
             made["names as people write them"] = f"{self.augment:.0%}"
         if self.teacher:
@@ -186,25 +167,11 @@ class BatchSpec:
     def validate(self) -> None:
         """Raise BadInput where a value cannot be used."""
         check_least(self, 1, "groups", "triplets", "repeats", "row_length")
-        check_least(self, 0, "fill_pairs", "seed", "ancestors", "teacher_weight")
+        check_least(self, 0, "fill_pairs", "seed", "teacher_weight")
         if self.teacher_temperature <= 0:
             raise BadInput(
                 f"--teacher-temperature is {self.teacher_temperature}; expected more than 0, such "
                 "as 0.05"
-            )
-        if self.ancestors > self.labels:
-            raise BadInput(
-                f"--ancestors is {self.ancestors}, but a group has {self.labels} concepts to have "
-                "ancestors of; give so many at most"
-            )
-        if not 0 < self.ancestor_weight <= 1:
-            raise BadInput(
-                f"--ancestor-weight is {self.ancestor_weight}; expected more than 0, and 1 at most"
-            )
-        if self.ancestors and self.corrupted_tails:
-            raise BadInput(
-                "--ancestors cannot be mixed with corrupted tails; give --no-corrupted-tails, or "
-                "--ancestors 0"
             )
         if not 0 <= self.augment <= 1:
             raise BadInput(f"--augment is {self.augment}; expected a share of the names, 0 to 1")
@@ -470,11 +437,6 @@ class NeighbourSpec(BatchSpec):
         if self.draw == "pairs":
             raise BadInput(
                 "--draw is pairs, which cannot be mixed with neighbours; give --draw synonyms"
-            )
-        if self.ancestors:
-            raise BadInput(
-                "--ancestors is for groups without neighbours; leave it out, or take another "
-                "recipe. --mask-related hierarchy works here"
             )
         for name in ("fill_pairs", "corrupted_tails", "semantic_types"):
             if getattr(self, name):

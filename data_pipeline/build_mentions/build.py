@@ -15,7 +15,6 @@ import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
 
-from data_pipeline.batches.kinship import broader_in
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
     MANIFEST,
@@ -30,14 +29,14 @@ from data_pipeline.dataset.mentions import (
     token_table,
     write_mentions,
 )
-from data_pipeline.dataset.store import TokenizerOfData
+from data_pipeline.dataset.store import TokenizerOfData, open_dataset
 from data_pipeline.dataset.tokenizer import (
     load_tokenizer,
     tokenizer_hash,
     vocabulary_size,
     warn_of_case,
 )
-from data_pipeline.files.identity import MENTIONS, is_of_kind
+from data_pipeline.files.identity import DATASET, MENTIONS, is_of_kind
 from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
 from data_pipeline.flags import Flag
@@ -296,7 +295,7 @@ def _dataset(
         for split, found in sets.items()
     }
     concepts = len(dictionary.concepts)
-    parent_start, parents = broader_in(options.dictionary, dictionary.number, concepts)
+    parent_start, parents = _broader_in(options.dictionary, dictionary.number, concepts)
     counts = {
         "concepts": concepts,
         "names": len(dictionary.names),
@@ -333,6 +332,33 @@ def _dataset(
         splits=splits,
         words=keywords.words,
     )
+
+
+def _broader_in(
+    path: str | Path, number: Mapping[str, int], concepts: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(parent_start, parents): what is a step broader than each concept (`MentionDataset`).
+
+    Those are the relations PAR (the tail is a parent of the head) and CHD (a child) of a dataset,
+    as MRREL and all sources here have them. A dictionary of another kind tells of none.
+
+    Args:
+        path: of the dictionary.
+        number: identifier -> concept.
+        concepts: how many there are.
+    """
+    pairs = np.zeros(0, np.int64)
+    if is_of_kind(Path(path) / DATASET.file, DATASET):
+        dataset = open_dataset(path, strings=True)
+        kind = np.array([label.partition("|")[0] for label in dataset.manifest.relations] or [""])
+        up, down = (np.isin(dataset.relations, np.flatnonzero(kind == k)) for k in ("PAR", "CHD"))
+        place = np.array([number.get(cui, -1) for cui in dataset.cuis or []])
+        child = place[np.concatenate([dataset.heads[up], dataset.tails[down]])]
+        parent = place[np.concatenate([dataset.tails[up], dataset.heads[down]])]
+        known = (child >= 0) & (parent >= 0) & (child != parent)
+        pairs = np.unique(child[known].astype(np.int64) * concepts + parent[known])
+    parents = (pairs % concepts).astype(np.int32)
+    return np.searchsorted(pairs, np.arange(concepts + 1) * concepts), parents
 
 
 def _token_counts(

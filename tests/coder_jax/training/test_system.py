@@ -434,7 +434,8 @@ def test_a_run_from_before_a_setting_is_read_with_what_was_done_then():
 def test_settings_that_are_gone_do_no_harm_where_they_were_not_used():
     now = to_json(RECIPES["small"]())["system"]
     of_system = {"keep_similarities": 0.0, "relation_start": "identity", "ridge_penalty": 0.3}
-    batch = now["batch"] | {"mask_shared_names": False}
+    batch = now["batch"] | {"mask_shared_names": False, "ancestors": 0, "ancestor_weight": 0.5}
+    batch |= {"mask_related": "none"}
     before = now | of_system | {"ridge_triplets": 2_000, "batch": batch}
     assert differences(before, now) == []
     before.pop("name")

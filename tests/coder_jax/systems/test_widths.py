@@ -1,5 +1,5 @@
-"""Ancestors as weaker positives, related concepts that are no negatives, and first numbers of
-vectors: the losses of CODER and SapBERT against loops in NumPy."""
+"""The loss over first numbers of vectors (--matryoshka), of CODER and SapBERT, against loops in
+NumPy."""
 
 import dataclasses
 import math
@@ -15,16 +15,12 @@ from coder_jax.devices.mesh import make_mesh
 from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.coderpp import CoderPlusPlusSystem
 from coder_jax.systems.encoder_system import term_vectors
-from coder_jax.systems.group_losses import Group, MultiSimilarity
+from coder_jax.systems.group_losses import MultiSimilarity
 from coder_jax.systems.sapbert import SapBertSystem
 from coder_jax.training.system import StepKey
-from data_pipeline.batches.batch_maker import BatchMaker
-from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import BadInput
 
 TERM = MultiSimilarity(alpha=2.0, beta=10.0, base=0.4, margin=0.3)
-CODER = CoderSystem(mu=0.0, term=TERM)
-SAPBERT = SapBertSystem(term=dataclasses.replace(TERM, margin=0.5))
 
 
 def cosines(vectors):
@@ -32,37 +28,33 @@ def cosines(vectors):
     return unit @ unit.T
 
 
-def coder_keeps(pos, weak, neg, i, s, margin):
+def coder_keeps(pos, neg, i, s, margin):
     """The mined pairs of an anchor by the rule of the multi-similarity loss."""
-    kept = [j for j in pos + weak if neg and s[i, j] < max(s[i, n] for n in neg) + margin]
+    kept = [j for j in pos if neg and s[i, j] < max(s[i, n] for n in neg) + margin]
     hard = [n for n in neg if pos and s[i, n] > min(s[i, j] for j in pos) - margin]
     return kept, hard
 
 
-def sapbert_keeps(pos, weak, neg, i, s, margin):
+def sapbert_keeps(pos, neg, i, s, margin):
     """Those of the triplets in which the negative is not farther by a margin."""
 
     def distance(j):
         return math.sqrt(max(2 - 2 * s[i, j], 0))
 
-    kept = [j for j in pos + weak if any(distance(n) - distance(j) <= margin for n in neg)]
+    kept = [j for j in pos if any(distance(n) - distance(j) <= margin for n in neg)]
     hard = [n for n in neg if any(distance(n) - distance(j) <= margin for j in pos)]
     return kept, hard
 
 
-def by_hand(vectors, concepts, kin, weights, term, keeps):
-    """L = mean of log(1 + sum w e^(-a (S - l))) / a + log(1 + sum e^(b (S - l))) / b."""
+def by_hand(vectors, concepts, term, keeps):
+    """L = mean of log(1 + sum e^(-a (S - l))) / a + log(1 + sum e^(b (S - l))) / b."""
     s, total, n = cosines(vectors.astype(np.float64)), 0.0, len(concepts)
     for i in range(n):
         others = [j for j in range(n) if j != i]
         pos = [j for j in others if concepts[j] == concepts[i]]
-        weak = [j for j in others if weights.get(int(kin[i, j]))]
-        neg = [j for j in others if concepts[j] != concepts[i] and kin[i, j] == 0]
-        kept, hard = keeps(pos, weak, neg, i, s, term.margin)
-        near = sum(
-            weights.get(int(kin[i, j]), 1.0) * math.exp(-term.alpha * (s[i, j] - term.base))
-            for j in kept
-        )
+        neg = [j for j in others if concepts[j] != concepts[i]]
+        kept, hard = keeps(pos, neg, i, s, term.margin)
+        near = sum(math.exp(-term.alpha * (s[i, j] - term.base)) for j in kept)
         far = sum(math.exp(term.beta * (s[i, j] - term.base)) for j in hard)
         total += math.log1p(near) / term.alpha + math.log1p(far) / term.beta
     return total / n
@@ -74,86 +66,10 @@ def is_clear(vectors, concepts, margin, keeps):
     for i in range(n):
         pos = [j for j in range(n) if j != i and concepts[j] == concepts[i]]
         neg = [j for j in range(n) if concepts[j] != concepts[i]]
-        less, more = (keeps(pos, [], neg, i, s, margin + off) for off in (-2e-3, 2e-3))
+        less, more = (keeps(pos, neg, i, s, margin + off) for off in (-2e-3, 2e-3))
         if less != more:
             return False
     return True
-
-
-def example(seed=0):
-    """12 names of 5 concepts: 1 is the parent of 0, 2 its grandparent, 3 is related to 4."""
-    rng = np.random.default_rng(seed)
-    concepts = np.array([0, 1, 2, 3, 4, 0, 1, 0, 3, 4, 4, 2])
-    of_pairs = {(0, 1): 1, (0, 2): 2, (1, 2): 1, (3, 4): 3}
-    of_pairs |= {(b, a): kind for (a, b), kind in of_pairs.items()}
-    kin = np.array([[of_pairs.get((a, b), 0) for b in concepts] for a in concepts], np.int32)
-    centres = rng.normal(size=(5, 8))
-    return (centres[concepts] + 0.8 * rng.normal(size=(12, 8))).astype(np.float32), concepts, kin
-
-
-def loss_of(system, vectors, concepts, kin, weaker=None):
-    group = Group(
-        vectors=jnp.asarray(vectors),
-        concepts=jnp.asarray(concepts),
-        relations=-jnp.ones(1, int),
-        kin=jnp.asarray(kin),
-        weaker=None if weaker is None else jnp.asarray(weaker, jnp.float32),
-    )
-    return system.group_loss(group)[0]
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    ("system", "keeps"), [(CODER, coder_keeps), (SAPBERT, sapbert_keeps)], ids=["coder", "sapbert"]
-)
-def test_losses_with_kin_are_those_of_the_formula(system, keeps, seed):
-    vectors, concepts, kin = example(seed)
-    plain = by_hand(vectors, concepts, 0 * kin, {}, system.term, keeps)
-    assert float(loss_of(system, vectors, concepts, 0 * kin)) == pytest.approx(plain, rel=1e-5)
-    masked = by_hand(vectors, concepts, kin, {}, system.term, keeps)
-    assert float(loss_of(system, vectors, concepts, kin)) == pytest.approx(masked, rel=1e-5)
-    weighed = by_hand(vectors, concepts, kin, {1: 0.6, 2: 0.36}, system.term, keeps)
-    weaker = np.array([0.0, 0.6, 0.36, 0.0])[kin]
-    found = loss_of(system, vectors, concepts, kin, weaker)
-    assert float(found) == pytest.approx(weighed, rel=1e-5)
-    assert len({round(value, 6) for value in (plain, masked, weighed)}) == 3
-
-
-@pytest.mark.parametrize("system", [CODER, SAPBERT], ids=["coder", "sapbert"])
-def test_an_ancestor_is_drawn_nearer_and_pushed_from_nothing(system):
-    """Of a group in which the ancestor's name is alone: it has no negatives of its own."""
-    vectors = np.array([[1, 0.0, 0], [0.8, 0.6, 0], [0.0, 0.2, 1], [0.1, 0.9, 0.3]], np.float32)
-    concepts = np.array([0, 0, 1, 2])
-    kin = np.zeros((4, 4), np.int32)
-    kin[0, 2] = kin[1, 2] = kin[2, 0] = kin[2, 1] = 1
-    weaker = 0.5 * (kin == 1)
-    slope = np.asarray(
-        jax.grad(lambda v: loss_of(system, v, concepts, kin, weaker))(jnp.asarray(vectors))
-    )
-    assert np.isfinite(slope).all()
-    moved = vectors - 0.05 * slope
-    assert cosines(moved)[0, 2] > cosines(vectors)[0, 2]
-    alone = loss_of(system, vectors, np.arange(4), kin, weaker)
-    assert np.isfinite(alone), "no anchor has a positive"
-
-
-@pytest.fixture(scope="module")
-def batches(source):
-    """Batches over a hierarchy, with ancestors."""
-    dataset = source.dataset
-    labels = ["PAR|inverse_isa", *dataset.manifest.relations[1:]]
-    manifest = dataclasses.replace(dataset.manifest, relations=labels)
-    dataset = dataclasses.replace(dataset, manifest=manifest)
-    spec = BatchSpec(
-        draw="synonyms",
-        groups=2,
-        triplets=4,
-        repeats=2,
-        row_length=64,
-        ancestors=4,
-        ancestor_weight=0.7,
-    )
-    return BatchMaker(dataset, spec)
 
 
 def value(system, source, step=0):
@@ -171,21 +87,6 @@ def value(system, source, step=0):
     return float(total), metrics, np.asarray(vectors[0]), np.asarray(batch["concepts"][0])
 
 
-def test_a_step_weighs_parents_and_grandparents(model, batches):
-    system = dataclasses.replace(
-        config(model, "x").system, batch=batches.spec, term=TERM, mu=0.0
-    ).resolved()
-    kinds = {step: batches.unpacked(step)["kin"].reshape(2, 20, 20) for step in range(50)}
-    step = next(step for step, kin in kinds.items() if {1, 2} <= set(kin.ravel().tolist()))
-    kin = kinds[step]
-    total, _, vectors, concepts = value(system, batches, step)
-    want = [
-        by_hand(vectors[g], concepts[g], kin[g], {1: 0.7, 2: 0.49}, TERM, coder_keeps)
-        for g in range(2)
-    ]
-    assert total == pytest.approx(np.mean(want), rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem])
 def test_widths_are_a_sum_over_first_numbers(kind, model, source):
     plain = kind(model=config(model, "x").system.model, batch=source.spec, term=TERM)
@@ -194,7 +95,6 @@ def test_widths_are_a_sum_over_first_numbers(kind, model, source):
     keeps = coder_keeps if kind is CoderSystem else sapbert_keeps
     system = dataclasses.replace(plain, matryoshka=(32, 8, 3)).resolved()
     widths = system.matryoshka
-    no_kin = np.zeros((16, 16), np.int32)
     for step in range(50):
         total, metrics, vectors, concepts = value(system, source, step)
         parts = [vectors[g, :, :width] for g in (0, 1) for width in widths]
@@ -204,9 +104,7 @@ def test_widths_are_a_sum_over_first_numbers(kind, model, source):
     else:
         pytest.fail("rounding decides in all steps")
     want = {
-        width: np.mean(
-            [by_hand(vectors[g, :, :width], concepts[g], no_kin, {}, TERM, keeps) for g in (0, 1)]
-        )
+        width: np.mean([by_hand(vectors[g, :, :width], concepts[g], TERM, keeps) for g in (0, 1)])
         for width in widths
     }
     assert total == pytest.approx(sum(want.values()), rel=1e-4)
