@@ -198,7 +198,8 @@ def _eligible_terms(terminology: Terminology) -> pl.DataFrame:
 def _count(amount: float, eligible: int, language: str) -> int:
     if amount <= 0 or (amount > 1 and amount != int(amount)):
         raise BadInput(
-            f"--hold-out {amount}: expected a fraction between 0 and 1, or a whole number"
+            f"--hold-out {amount:g}: expected a fraction between 0 and 1, or a whole number; "
+            "leave it out to set nothing aside"
         )
     count = int(amount) if amount >= 1 else round(amount * eligible)
     if not 1 <= count <= eligible:
