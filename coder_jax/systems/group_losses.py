@@ -562,7 +562,7 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
         part = teacher_loss(
             cosine(group.vectors, group.vectors),
             cosine(group.teacher, group.teacher),
-            group.concepts[:, None] != group.concepts[None, :],
+            group.negatives,
             temperature=system.batch.teacher_temperature,
         )
         return loss + system.batch.teacher_weight * part, metrics | {"loss_teacher": part}
