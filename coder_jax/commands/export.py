@@ -20,8 +20,7 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
   python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
-  python -m coder_jax export --checkpoint runs/long --out my-coder --interpolate auto \\
-      --heldout data/mine/heldout
+  python -m coder_jax export --checkpoint runs/long --out my-coder --interpolate auto
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --onnx --int8
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
@@ -39,7 +38,7 @@ from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 COMMON = (
-    *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--heldout", "--license"),
+    *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
     *("--pytorch-bin", "--onnx", "--int8", "--push-to-hub", "--private"),
 )
 
@@ -72,27 +71,19 @@ class ExportOptions:
         str | None,
         Flag(
             "average with the encoder before training (1: the trained one alone, 0: the one before "
-            "alone, auto: chosen by --heldout). After a long run 0.6 to 0.8 keeps the new names "
-            "and what the encoder knew before. auto takes the weight that is best on the names of "
-            "--heldout and not below the start on a second set (--not-below)",
+            "alone). After a long run 0.6 to 0.8 keeps the new names and what the encoder knew "
+            "before. auto takes the weight that is best on the held-out names of the dataset and "
+            "not below the start on a second set (--not-below)",
             "WEIGHT",
-        ),
-    ] = None
-    heldout: Annotated[
-        Path | None,
-        Flag(
-            "with --interpolate auto or --int8: the folder heldout of the dataset of training; its "
-            "names choose the weight, and are looked up with weights of eight bits",
-            "DIR",
         ),
     ] = None
     not_below: Annotated[
         Path | None,
         Flag(
             "with --interpolate auto: mentions of your own (mention<TAB>concept) on which the "
-            "export must not be below the start, looked up in the dictionary of --heldout or in "
+            "export must not be below the start, looked up in the dictionary of the held-out names or in "
             "dictionary.tsv beside them; no public test set, whose scores would mean less "
-            "afterwards (default: the names of --heldout as people write them)",
+            "afterwards (default: the held-out names as people write them)",
             "FILE",
         ),
     ] = None
@@ -116,7 +107,7 @@ class ExportOptions:
         bool,
         Flag(
             "with --onnx, also write model_int8.onnx, a quarter of the size; the model card says "
-            "how near its vectors are"
+            "how near its vectors are, and how many held-out names each finds"
         ),
     ] = False
     push_to_hub: Annotated[
@@ -141,24 +132,14 @@ def run(options: ExportOptions) -> int:
     auto = options.interpolate == "auto"
     if options.int8 and not options.onnx:
         raise BadInput("--int8 needs --onnx: give both")
-    if options.heldout and not (options.int8 or auto):
-        raise BadInput("--heldout needs --interpolate auto or --int8: give one of them too")
-    if auto and not options.heldout or options.not_below and not auto:
-        raise BadInput(
-            "--interpolate auto needs --heldout DATASET/heldout, and --not-below needs "
-            "--interpolate auto: give both"
-        )
-    if options.heldout and not (options.heldout / "mentions.tsv").is_file():
-        raise BadInput(
-            f"--heldout: {options.heldout} has no mentions.tsv; expected the folder heldout of a "
-            "dataset that was built with --hold-out"
-        )
+    if options.not_below and not auto:
+        raise BadInput("--not-below needs --interpolate auto: give both")
     system, run = load_run(options.checkpoint, options.step)
     if options.average is not None:
         run = averaged(options.checkpoint, run, options.average)
     card: dict[str, Any] = {"license": options.license} if options.license else {}
-    if auto and options.heldout:
-        choice = choose_weight(system, run, options.heldout, options.not_below)
+    if auto:
+        choice = choose_weight(system, run, options.not_below)
         run, card["results"] = choice.run, choice.rows
     elif options.interpolate is not None:
         run = interpolated(system, run, _weight(options.interpolate))
@@ -167,7 +148,7 @@ def run(options: ExportOptions) -> int:
         out = Path(temporary) / "export" if remote else options.out
         differences = system.export(run, out, card=card, pytorch_bin=options.pytorch_bin)
         if options.onnx:
-            checks = add_onnx(out, int8=options.int8, heldout=options.heldout)
+            checks = add_onnx(out, int8=options.int8, heldout=run.folder / "heldout")
         if remote:
             publish_export(out, options.out)
         checked = ", ".join(f"{name} {worst:.1e}" for name, worst in differences.items())

@@ -230,12 +230,8 @@ def run(config: Config) -> int:
     log(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
     from coder_jax.systems.encoder_system import has_start_to_keep
 
-    heldout, auto = source.folder / "heldout", ""
-    if (
-        not config.start
-        and (heldout / "mentions.tsv").is_file()
-        and has_start_to_keep(config.system)
-    ):
-        auto = f" --interpolate auto --heldout {heldout}"
+    auto = ""
+    if not config.start and "heldout" in source.kept and has_start_to_keep(config.system):
+        auto = " --interpolate auto"
     log(f"export: python -m coder_jax export --checkpoint {result.out} --out FOLDER{auto}")
     return 0

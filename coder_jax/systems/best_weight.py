@@ -24,10 +24,9 @@ from coder_jax.evaluation.normalization import (
     with_terms_at_most,
 )
 from coder_jax.evaluation.ranks import rank_values
-from coder_jax.systems.encoder_system import EncoderRun, encoder_of, from_start_to_end
+from coder_jax.systems.encoder_system import encoder_of, from_start_to_end
 from coder_jax.training.system import SavedRun, System
 from data_pipeline.batches.order import key
-from data_pipeline.dataset.store import MANIFEST, read_manifest
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.rewrites import KINDS, Rewriter
 
@@ -43,7 +42,8 @@ class WeightChoice:
 
     Attributes:
       run: the run with the encoder of that weight.
-      rows: of each weight a row for the model card: acc@1 in percent of each set of names.
+      rows: of each weight a row for the model card: acc@1 in percent of each set of names; last
+        the standard errors at the chosen one.
     """
 
     weight: float
@@ -61,9 +61,7 @@ class _Names:
     kept: bool
 
 
-def choose_weight(
-    system: System, run: SavedRun, heldout: Path, second: Path | None = None
-) -> WeightChoice:
+def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> WeightChoice:
     """The weight that is best on held-out names and nowhere below the start.
 
     Weights 0, 0.1, ... 1 are tried. Of the weights at which no set that is to be kept has a lower
@@ -71,17 +69,22 @@ def choose_weight(
     smallest.
 
     Args:
-        system, run: what was trained.
-        heldout: folder of the dataset's held-out names, with mentions.tsv and dictionary.tsv.
+        system, run: what was trained; the run's folder has the dataset's held-out names.
         second: mentions that are to be kept: a file for the same dictionary, or with one beside it;
             None: the held-out names as people write them.
 
     Raises:
-        BadInput: if the names are of another dataset than the run was trained on, if no weight
-            above 0 is as good as the start, or as `from_start_to_end`.
+        BadInput: if the run has no held-out names, if no weight above 0 is as good as the start,
+            or as `from_start_to_end`.
     """
     at = from_start_to_end(system, run)
-    _check_dataset(run, heldout)
+    heldout = run.folder / "heldout"
+    if not heldout.is_dir():
+        raise BadInput(
+            "--interpolate auto: found no held-out names in the run: its dataset was built without "
+            "--hold-out, or an earlier version trained it, which did not copy them; then copy the "
+            "folder heldout of the dataset into the folder of the run"
+        )
     sets = _sets(heldout, second)
     counted = {one.name: f"{one.name} ({len(one.rows):,})" for one in sets}
     log(
@@ -102,32 +105,23 @@ def choose_weight(
     ]
     if not allowed:
         raise BadInput(
-            f"--interpolate auto: at each weight above 0 the encoder finds fewer of {heldout} than "
+            f"--interpolate auto: at each weight above 0 the encoder finds fewer names than "
             f"before training: {_falls(scores, kept)}. Train with a smaller --learning-rate, or "
             "give --interpolate WEIGHT or none, if that does not matter"
         )
     best = max(allowed, key=lambda number: (round(scores[number][_HELD_OUT], 9), -number))
     chosen = at(_WEIGHTS[best])
     chosen = dataclasses.replace(chosen, weights=f"{chosen.weights}, the best on held-out names")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"weight": weight, **{counted[name]: round(acc, 1) for name, acc in found.items()}}
         for weight, found in zip(_WEIGHTS, scores, strict=True)
     ]
+    errors = {
+        counted[one.name]: round(float(np.sqrt(acc * (100 - acc) / len(one.rows))), 1)
+        for one, acc in ((one, scores[best][one.name]) for one in sets)
+    }
+    rows.append({"weight": "standard error", **errors})
     return WeightChoice(_WEIGHTS[best], chosen, rows)
-
-
-def _check_dataset(run: SavedRun, heldout: Path) -> None:
-    """Raise BadInput for held-out names of another dataset: they may have been trained on."""
-    if not (heldout.parent / MANIFEST).is_file():
-        return
-    found = read_manifest(heldout.parent).content_hash
-    expected = run.described(EncoderRun).dataset.content_hash
-    if found != expected:
-        raise BadInput(
-            f"--heldout {heldout} is of a dataset with the hash {found[:12]}, but the run was "
-            f"trained on {expected[:12]}, which may have these names; give the folder heldout of "
-            "the dataset of --data"
-        )
 
 
 def _sets(heldout: Path, second: Path | None) -> list[_Names]:

@@ -464,10 +464,13 @@ class EncoderSystem(System):
 
     def data_summary(self, dataset: Any) -> dict[str, Any]:
         """The facts about the data for the model card, from run.json."""
+        by_language = dataset.counts.terms_by_language
+        languages = ", ".join(f"{code} {terms:,}" for code, terms in by_language.items() if terms)
         return {
             "terminology": f"{dataset.name} {dataset.release}",
             "concepts": f"{dataset.counts.concepts:,}",
             "terms": f"{dataset.counts.terms:,}",
+            **({"terms of each language": languages} if languages else {}),
             "triplets": f"{dataset.counts.triplets:,}",
             "relations": len(dataset.relations),
             "cleaning": dataset.cleaning,
@@ -884,6 +887,9 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
         for name, what in _SCORED.items()
         if name in line.get("eval", {}) and line["step"] == run.step and not run.weights
     ]
+    in_steps = [
+        one["step_seconds"] for one in lines if one["step"] <= run.step and "step_seconds" in one
+    ]
     best = run.notes.best
     chosen = {}
     if best is not None and best[0] == run.step and not run.weights:
@@ -902,6 +908,7 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
             **system.hyperparameters(),
             "learning rate": config.optimizer.learning_rate,
             "seed": batch.seed,
+            **({"hours in steps": f"{in_steps[-1] / 3600:.2g}"} if in_steps else {}),
         },
         "results": rows,
         "dataset_hash": saved.dataset.content_hash,

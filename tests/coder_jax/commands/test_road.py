@@ -51,12 +51,13 @@ def test_the_whole_road(folder, capsys):
     heldout = folder / "data" / "heldout"
     said = run(
         *("export", "--checkpoint", folder / "run", "--out", folder / "export", "--license", "mit"),
-        *("--onnx", "--int8", "--heldout", heldout),
+        *("--onnx", "--int8"),
     )
     assert "ONNX Runtime" in said and "int8: cosine" in said
     card = (folder / "export" / "README.md").read_text()
     assert "license: mit" in card and "held-out terms, step 3" in card
     assert "weights of eight bits" in card and "of the held-out names" in card
+    assert "| terms of each language | ENG " in card and "| hours in steps | 0.0" in card
 
     table = run(
         *("evaluate", "--model", folder / "export", "--benchmark", f"heldout={heldout}"),

@@ -2,12 +2,12 @@
 
 import dataclasses
 import re
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from short_run import config, one_device
-from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
 from coder_jax.commands import train as train_command
@@ -55,14 +55,16 @@ class Encoder:
 
 
 @pytest.fixture
-def scored(monkeypatch):
-    """Makes encoders find as many names as said: of each weight (held-out ones, other ones)."""
+def scored(monkeypatch, tmp_path):
+    """A run in `tmp_path`, whose encoders find as many names as said: of each weight (held-out
+    ones, other ones).
+    """
 
     def install(numbers):
         by_weight = {w: numbers.get(w, (0, 0)) for w in best_weight._WEIGHTS}
         plain = {w: range(n) for w, (n, _) in by_weight.items()}
         other = {w: range(n) for w, (_, n) in by_weight.items()}
-        run = SimpleNamespace(weights="")
+        run = SimpleNamespace(weights="", folder=tmp_path)
 
         def at(weight):
             return dataclasses.make_dataclass("Run", ["weights", "weight"])(f"{weight:g}", weight)
@@ -83,9 +85,9 @@ def own_set(folder):
 
 
 def test_the_best_weight_that_loses_nothing(scored, tmp_path, capsys):
-    heldout = write_heldout(tmp_path / "heldout")
+    write_heldout(tmp_path / "heldout")
     run = scored({0.0: (3, 6), 0.2: (6, 6), 0.4: (8, 7), 0.5: (8, 6), 0.7: (9, 5), 1.0: (12, 5)})
-    choice = choose_weight(None, run, heldout, own_set(tmp_path))
+    choice = choose_weight(None, run, own_set(tmp_path))
     assert choice.weight == 0.4, (
         "1 finds most, but of the own set less than the start; 0.5 is no better"
     )
@@ -93,16 +95,19 @@ def test_the_best_weight_that_loses_nothing(scored, tmp_path, capsys):
     assert choice.run.weights == "0.4, the best on held-out names"
     rows = {row["weight"]: row for row in choice.rows}
     assert rows[0.4] == {"weight": 0.4, "held-out names (12)": 66.7, "mine.tsv (12)": 58.3}
-    assert rows[1.0]["held-out names (12)"] == 100.0 and len(rows) == 11
+    assert rows[1.0]["held-out names (12)"] == 100.0 and len(rows) == 12
+    # The square root of 2/3 x 1/3 / 12, and of 7/12 x 5/12 / 12.
+    of_error = {"held-out names (12)": 13.6, "mine.tsv (12)": 14.2}
+    assert rows["standard error"] == {"weight": "standard error", **of_error}
     said = capsys.readouterr().out
     assert "acc@1 of mine.tsv (12) must not fall; of held-out names (12) it is to be high" in said
     assert "weight 0.7: held-out names 75.0, mine.tsv 41.7" in said
 
 
 def test_by_default_the_second_set_are_the_names_as_people_write_them(scored, tmp_path):
-    heldout = write_heldout(tmp_path / "heldout")
+    write_heldout(tmp_path / "heldout")
     run = scored({0.0: (0, 6), 0.3: (0, 12), 0.9: (5, 0)})
-    choice = choose_weight(None, run, heldout)
+    choice = choose_weight(None, run)
     assert choice.weight == 0.3
     columns = list(choice.rows[0])
     assert columns[:2] == ["weight", "held-out names (12)"]
@@ -111,34 +116,34 @@ def test_by_default_the_second_set_are_the_names_as_people_write_them(scored, tm
     assert kinds <= set(best_weight.KINDS) and len(kinds) > 2
     counts = [int(re.search(r"\((\d+)\)", name)[1]) for name in columns[3:]]
     assert sum(counts) == 12
-    assert choose_weight(None, run, heldout).rows == choice.rows, "the same names each time"
+    assert choose_weight(None, run).rows == choice.rows, "the same names each time"
 
 
 def test_no_language_may_lose(scored, tmp_path):
     languages = ["ENG"] * 6 + ["GER"] * 6
-    heldout = write_heldout(tmp_path / "heldout", languages)
+    write_heldout(tmp_path / "heldout", languages)
     run = scored({0.0: (7, 0), 0.1: (6, 0), 0.2: (8, 1)})
-    choice = choose_weight(None, run, heldout, own_set(tmp_path))
+    choice = choose_weight(None, run, own_set(tmp_path))
     assert choice.weight == 0.2
     row = choice.rows[0]
     assert row["held-out ENG (6)"] == 100.0 and row["held-out GER (6)"] == 16.7
 
 
 def test_no_weight_is_as_good_as_the_start(scored, tmp_path):
-    heldout = write_heldout(tmp_path / "heldout")
+    write_heldout(tmp_path / "heldout")
     run = scored({0.0: (6, 6), 0.1: (9, 3), 1.0: (12, 5)})
     with pytest.raises(BadInput, match=r"at each weight above 0 .* mine.tsv 50.0 to 25.0\. Train"):
-        choose_weight(None, run, heldout, own_set(tmp_path))
+        choose_weight(None, run, own_set(tmp_path))
     run = scored({0.0: (6, 6), 0.1: (5, 9)})
     with pytest.raises(BadInput, match="held-out names 50.0 to 41.7"):
-        choose_weight(None, run, heldout, own_set(tmp_path))
+        choose_weight(None, run, own_set(tmp_path))
 
 
 def test_a_second_set_with_a_dictionary_of_its_own(scored, tmp_path):
-    heldout = write_heldout(tmp_path / "heldout")
+    write_heldout(tmp_path / "heldout")
     second = write_heldout(tmp_path / "second")
     run = scored({0.0: (3, 0), 0.6: (4, 0)})
-    choice = choose_weight(None, run, heldout, second)
+    choice = choose_weight(None, run, second)
     assert choice.weight == 0.6 and choice.rows[6]["second (12)"] == 33.3
 
 
@@ -150,17 +155,19 @@ def trained(model, source, tmp_path_factory):
     return out
 
 
-def test_export_takes_it_and_the_card_tells_all(trained, tmp_path, capsys):
-    heldout, out = tmp_path / "heldout", tmp_path / "export"
-    heldout.mkdir()
+def test_export_takes_it_and_the_card_tells_all(trained, source, tmp_path, capsys):
+    checkpoint, out = shutil.copytree(trained, tmp_path / "run"), tmp_path / "export"
+    heldout = checkpoint / "heldout"
+    given = source.folder / "heldout" / "mentions.tsv"
+    assert (heldout / "mentions.tsv").read_text() == given.read_text(), "the run keeps them"
     # Names that any encoder finds, so that no weight is below the start.
     names = ("heart attack", "pain in limb", "renal failure")
     pairs = "".join(f"{name}\tC{n}\n" for n, name in enumerate(names))
     (heldout / "dictionary.tsv").write_text(f"term\tCUI\n{pairs}")
     (heldout / "mentions.tsv").write_text(f"mention\tCUI\n{pairs}")
     (tmp_path / "mine.tsv").write_text("heart attack\tC0\nlimb pain in\tC1\n")
-    words = ["export", "--checkpoint", trained, "--out", out, "--interpolate", "auto"]
-    words += ["--heldout", heldout, "--not-below", tmp_path / "mine.tsv"]
+    words = ["export", "--checkpoint", checkpoint, "--out", out, "--interpolate", "auto"]
+    words += ["--not-below", tmp_path / "mine.tsv"]
     assert main(list(map(str, words))) == 0
     said = capsys.readouterr().out
     told = "0.1 x trained + 0.9 x initial encoder, the best on held-out names"
@@ -179,24 +186,17 @@ def test_export_takes_it_and_the_card_tells_all(trained, tmp_path, capsys):
     )
 
 
-def test_held_out_names_of_another_dataset_are_refused(trained, model, tmp_path):
-    folder = write_tiny_dataset(tmp_path / "own", model)
-    system, run = load_run(trained)
-    best_weight._check_dataset(run, folder / "heldout")
-    saved = run.identity["dataset"] | {"content_hash": "f" * 64}
-    other = dataclasses.replace(run, identity={**run.identity, "dataset": saved})
-    with pytest.raises(
-        BadInput, match="is of a dataset with the hash .* was trained on ffffffffffff"
-    ):
-        choose_weight(system, other, folder / "heldout")
+def test_a_run_without_held_out_names(trained, tmp_path, capsys):
+    run = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("heldout"))
+    words = ["export", "--checkpoint", run, "--out", tmp_path / "x", "--interpolate", "auto"]
+    assert main(list(map(str, words))) == 2
+    assert "auto: found no held-out names in the run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--interpolate", "auto"], "auto needs --heldout"),
         (["--interpolate", "0.5", "--not-below", "x.tsv"], "--not-below needs --interpolate auto"),
-        (["--heldout", "x"], "--heldout needs --interpolate auto or --int8"),
         (["--interpolate", "most"], "--interpolate most: expected the trained .* 0 to 1, or auto"),
     ],
 )
@@ -210,11 +210,12 @@ def test_flags_that_lack_another(words, message, trained, tmp_path, capsys):
     ("recipe", "mixable"),
     [("small_synonyms", True), ("small_v1", True), ("mlnorm_classes", False), ("bne_small", False)],
 )
-def test_train_says_how_to_export(recipe, mixable, trained, tmp_path, monkeypatch, capsys):
+def test_train_says_how_to_export(recipe, mixable, trained, monkeypatch, capsys):
     """With the weight chosen, where the run can be mixed and names were held out."""
     made = RECIPES[recipe]()
     assert has_start_to_keep(made.system) == mixable
-    source, result = SimpleNamespace(folder=tmp_path), SimpleNamespace(steps=6, out="runs/x")
+    source = SimpleNamespace(kept=("tokenizer",))
+    result = SimpleNamespace(steps=6, out="runs/x")
     monkeypatch.setattr(train_command, "open_source", lambda _: source)
     monkeypatch.setattr("coder_jax.training.train.train", lambda *_: result)
     advice = "export --checkpoint runs/x --out FOLDER"
@@ -224,9 +225,9 @@ def test_train_says_how_to_export(recipe, mixable, trained, tmp_path, monkeypatc
         return capsys.readouterr().out
 
     assert said(made).endswith(f"{advice}\n"), "no names were held out"
-    write_heldout(tmp_path / "heldout")
-    auto = f" --interpolate auto --heldout {tmp_path / 'heldout'}"
-    assert said(made).endswith(advice + (auto if mixable else "") + "\n")
+    source.kept = ("tokenizer", "heldout")
+    auto = " --interpolate auto" if mixable else ""
+    assert said(made).endswith(f"{advice}{auto}\n")
     if mixable:
         begun = dataclasses.replace(made.system.model, init=str(trained))
         other = dataclasses.replace(made, system=dataclasses.replace(made.system, model=begun))

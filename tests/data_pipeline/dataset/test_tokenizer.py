@@ -14,6 +14,7 @@ from tokenizers import AddedToken, pre_tokenizers
 
 from data_pipeline.dataset import tokenizer as word_pieces
 from data_pipeline.dataset.tokenizer import (
+    _SETTINGS,
     WordPieces,
     load_tokenizer,
     save_tokenizer,
@@ -351,5 +352,22 @@ def test_the_normalizer_of_a_file_is_kept(tmp_path):
     save_tokenizer(tmp_path, again)
     for folder in (tmp_path, again):
         tokenizer = load_tokenizer(folder)
-        assert tokenizer.encode("\uff12").ids == tokenizer.encode("2").ids
-    assert plain.encode("\uff12").ids != plain.encode("2").ids
+        for letter, same in {"\uff12": "2", "typ\u00ba": "typo", "\uff12\u00ba": "2o"}.items():
+            assert tokenizer.encode(letter).ids == tokenizer.encode(same).ids
+            assert plain.encode(letter).ids != plain.encode(same).ids
+
+
+def test_which_settings_of_a_bert_count(tmp_path):
+    """As with transformers, those of its tokenizer_config.json; unless they would lose something."""
+    tiny_bert.write_tokenizer(tmp_path)
+    save_tokenizer(tmp_path, tmp_path / "fast")
+    file, settings = (tmp_path / "fast" / name for name in ("tokenizer.json", _SETTINGS))
+    content = json.loads(file.read_text())
+    content["normalizer"]["lowercase"] = False
+    file.write_text(json.dumps(content))
+    told = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | told))
+    assert load_tokenizer(tmp_path / "fast").normalizer.normalize_str("Ab") == "ab"
+    content["normalizer"] = {"type": "Sequence", "normalizers": [content["normalizer"]]}
+    file.write_text(json.dumps(content))
+    assert load_tokenizer(tmp_path / "fast").normalizer.normalize_str("Ab") == "Ab"
