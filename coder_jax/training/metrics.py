@@ -391,15 +391,17 @@ class MetricsLog:
             total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
         )
 
-    def write(self, step: int, values: Mapping[str, Any]) -> None:
+    def write(self, step: int, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Log values (numbers, or nested dictionaries of them) at a step, with the time.
+
+        Returns what the first host has logged, and on the others the values.
 
         A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601). With
         `step_seconds`, those since the line before, it has the run's, and `goodput`: their share of
         the time since the run began, all that was lost or waited for included.
         """
         if not self.first:
-            return
+            return values
         if "step_seconds" in values:
             self.in_steps += values["step_seconds"]
             since = max(time.time() - self.run_began, self.in_steps)
@@ -419,6 +421,7 @@ class MetricsLog:
             ) from error
         self.tracker.write(step, scalars)
         self._warn_of_waiting(values.get("data_wait"))
+        return values
 
     def scores(self, step: int) -> dict[str, dict[str, float]]:
         """The logged scores of a step, if any; only on the first host."""

@@ -18,7 +18,7 @@ from coder_jax.systems.best_weight import choose_weight
 from coder_jax.systems.encoder_system import has_start_to_keep, interpolated
 from coder_jax.systems.recipes import RECIPES
 from coder_jax.systems.trained_models import load_run
-from coder_jax.training.train import train
+from coder_jax.training.train import RunResult, train
 from data_pipeline.process import BadInput
 
 CONCEPTS = 12
@@ -215,7 +215,7 @@ def test_train_says_how_to_export(recipe, mixable, trained, monkeypatch, capsys)
     made = RECIPES[recipe]()
     assert has_start_to_keep(made.system) == mixable
     source = SimpleNamespace(kept=("tokenizer",))
-    result = SimpleNamespace(steps=6, out="runs/x")
+    result = RunResult("runs/x", 6, 1.0, {}, {})
     monkeypatch.setattr(train_command, "open_source", lambda _: source)
     monkeypatch.setattr("coder_jax.training.train.train", lambda *_: result)
     advice = "export --checkpoint runs/x --out FOLDER"

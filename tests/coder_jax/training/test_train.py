@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import os
+import re
 import signal
 import time
 
@@ -19,6 +20,7 @@ from short_run import SPEC, Stops, assert_same_parameters, config, lines_of
 from tiny_bert import TERMS
 
 import coder_jax.training.step
+from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.normalization import (
     HeldOut,
@@ -29,7 +31,7 @@ from coder_jax.evaluation.normalization import (
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import _read_item, read_params
 from coder_jax.training.run_folder import read_run_identity
-from coder_jax.training.train import _Pace, _Window, train
+from coder_jax.training.train import _Pace, _Window, in_words, train
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.dictionary import Dictionary
@@ -42,6 +44,8 @@ def straight(model, source, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "straight"
     result = train(config(model, out, eval_steps=3), source)
     assert result.steps == 6
+    told = r"6 steps in 0\.\d+ h, goodput \d+ %, peak memory [\d.]+ GB"
+    assert re.fullmatch(told, in_words(result))
     assert set(result.scores["heldout"]) == {"acc@1", "acc@5", "mrr", "terms"}
     return out
 
@@ -82,6 +86,37 @@ def test_so_it_is_with_chunks_and_remat_and_a_run_may_change_them(
             # The stop cut the window of steps 3 and 4.
             if path.name == "whole" or line["step"] != 4:
                 assert line["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "how"),
+    [
+        (1, {"cache_chunks": 2}),
+        (1, {"remat": "dots"}),
+        (1, {"passes": 2}),
+        (2, {}),
+        (2, {"shard_encoder": True}),
+    ],
+)
+def test_so_it_is_with_each_alone_and_with_several_devices(
+    model, source, tmp_path, monkeypatch, devices, how
+):
+    def mesh(groups, _=None):
+        return make_mesh(groups, jax.devices()[:devices])
+
+    monkeypatch.setattr(coder_jax.training.step, "make_mesh", mesh)
+    passes = how.get("passes", 1)
+    cut = step_cut(mesh(SPEC.groups // passes), passes, how.get("cache_chunks", 1))
+    batches = BatchMaker(source.dataset, source.spec, cut)
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    train(config(model, whole, **how), batches)
+    with pytest.raises(ConnectionError):
+        train(config(model, again, **how), Stops(batches, after=4))
+    train(config(model, again, **how), batches)
+    assert_same_parameters(read_params(again, 6), read_params(whole, 6))
+    ends = [_read_item(out / "checkpoints" / "6", "rest") for out in (whole, again)]
+    assert_same_parameters(*ends)
 
 
 @pytest.mark.slow
@@ -190,7 +225,7 @@ def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, mo
 @pytest.mark.usefixtures("on_one_device")
 def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
     before = read_params(straight, 6)
-    train(config(model, straight), source)
+    assert in_words(train(config(model, straight), source)) == "6 steps"
     assert_same_parameters(before, read_params(straight, 6))
 
 
