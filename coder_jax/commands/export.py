@@ -81,8 +81,8 @@ class ExportOptions:
         Path | None,
         Flag(
             "with --interpolate auto: mentions of your own (mention<TAB>concept) on which the "
-            "export must not be below the start, looked up in the dictionary of the held-out names or in "
-            "dictionary.tsv beside them; no public test set, whose scores would mean less "
+            "export must not be below the start, looked up in the dictionary.tsv beside FILE, or "
+            "else in that of the held-out names; no public test set, whose scores would mean less "
             "afterwards (default: the held-out names as people write them)",
             "FILE",
         ),
@@ -107,7 +107,7 @@ class ExportOptions:
         bool,
         Flag(
             "with --onnx, also write model_int8.onnx, a quarter of the size; the model card says "
-            "how near its vectors are, and how many held-out names each finds"
+            "how near its vectors are, and how many of the run's held-out names each finds"
         ),
     ] = False
     push_to_hub: Annotated[

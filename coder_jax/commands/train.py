@@ -224,10 +224,10 @@ def run(config: Config) -> int:
 
     check_installed(config.run.track)  # before the data is looked through and a step compiled
     source = open_source(config)
-    from coder_jax.training.train import in_words, train
+    from coder_jax.training.train import train
 
     result = train(config, source)
-    log(f"{in_words(result)}; checkpoints, metrics and curves in {result.out}")
+    log(f"{result.steps} steps; checkpoints, metrics and curves in {result.out}")
     from coder_jax.systems.encoder_system import has_start_to_keep
 
     auto = ""

@@ -40,11 +40,13 @@ class OnnxChecks(NamedTuple):
         where it was not written.
       found: acc@1 of held-out names by the export and by model_int8.onnx; None where there are no
         such names.
+      terms: among which they were looked up.
     """
 
     difference: float
     cosine: tuple[float, float] | None = None
     found: tuple[float, float] | None = None
+    terms: int = 0
 
     def __str__(self) -> str:
         """The checks in words."""
@@ -172,16 +174,14 @@ def _check_int8(
 ) -> OnnxChecks:
     small = TermEncoder.from_pretrained(folder, backend="onnx-int8")
     cosines = (ours * small.encode(PROBE_TERMS)).sum(axis=1)
-    found = None
-    if heldout is not None and heldout.is_dir():
-        found = _found(encoder, heldout), _found(small, heldout)
-    return checks._replace(cosine=(float(cosines.mean()), float(cosines.min())), found=found)
-
-
-def _found(encoder: TermEncoder, heldout: Path) -> float:
-    """acc@1 of held-out names among the terms of their concepts and others, in percent."""
+    checks = checks._replace(cosine=(float(cosines.mean()), float(cosines.min())))
+    if heldout is None or not (heldout / "mentions.tsv").is_file():
+        return checks
     names = with_terms_at_most(Mentions.read(Given("heldout", heldout)), _TERMS)
-    return 100 * evaluate_normalization(encoder.encode, names, ks=(1,)).scores["acc@1"]
+    both = (evaluate_normalization(one.encode, names, ks=(1,)) for one in (encoder, small))
+    found, found_small = (100 * result.scores["acc@1"] for result in both)
+    terms = len(names.folds[0].dictionary.terms)
+    return checks._replace(found=(found, found_small), terms=terms)
 
 
 def _section(checks: OnnxChecks) -> str:
@@ -200,7 +200,7 @@ def _section(checks: OnnxChecks) -> str:
         )
     if checks.found is not None:
         lines.append(
-            "The first answer is right for {1:.1f} % of the held-out names; by the other files it "
-            "is right for {0:.1f} %.".format(*checks.found)
+            f"Among {checks.terms:,} terms, the first answer is right for {checks.found[1]:.1f} % "
+            f"of the held-out names; by the other files it is right for {checks.found[0]:.1f} %."
         )
     return "\n".join([*lines, ""])

@@ -77,14 +77,14 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
         BadInput: if the run has no held-out names, if no weight above 0 is as good as the start,
             or as `from_start_to_end`.
     """
-    at = from_start_to_end(system, run)
     heldout = run.folder / "heldout"
-    if not heldout.is_dir():
+    if not (heldout / "mentions.tsv").is_file():
         raise BadInput(
-            "--interpolate auto: found no held-out names in the run: its dataset was built without "
-            "--hold-out, or an earlier version trained it, which did not copy them; then copy the "
-            "folder heldout of the dataset into the folder of the run"
+            "--interpolate auto: found no held-out names in the run. If its dataset was built "
+            "without --hold-out, give --interpolate 0.6. If an earlier version trained it, give "
+            "the command of `train` again: it copies them from the dataset"
         )
+    at = from_start_to_end(system, run)
     sets = _sets(heldout, second)
     counted = {one.name: f"{one.name} ({len(one.rows):,})" for one in sets}
     log(
@@ -105,7 +105,7 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
     ]
     if not allowed:
         raise BadInput(
-            f"--interpolate auto: at each weight above 0 the encoder finds fewer names than "
+            "--interpolate auto: at each weight above 0 the encoder finds fewer names than "
             f"before training: {_falls(scores, kept)}. Train with a smaller --learning-rate, or "
             "give --interpolate WEIGHT or none, if that does not matter"
         )
@@ -116,11 +116,11 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
         {"weight": weight, **{counted[name]: round(acc, 1) for name, acc in found.items()}}
         for weight, found in zip(_WEIGHTS, scores, strict=True)
     ]
-    errors = {
-        counted[one.name]: round(float(np.sqrt(acc * (100 - acc) / len(one.rows))), 1)
-        for one, acc in ((one, scores[best][one.name]) for one in sets)
-    }
-    rows.append({"weight": "standard error", **errors})
+    of_best = {"weight": f"standard error at {_WEIGHTS[best]:g}"}
+    for one in sets:
+        acc = scores[best][one.name]
+        of_best[counted[one.name]] = f"{np.sqrt(acc * (100 - acc) / len(one.rows)):.1f}"
+    rows.append(of_best)
     return WeightChoice(_WEIGHTS[best], chosen, rows)
 
 

@@ -31,6 +31,7 @@ import numpy as np
 import polars as pl
 from jax.sharding import Mesh, PartitionSpec
 from msgspec import UNSET, UnsetType
+from tqdm import tqdm
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, host_index, is_first, log
 from coder_jax.devices.mesh import arithmetic, constrain, most_shapes
@@ -465,12 +466,12 @@ class EncoderSystem(System):
     def data_summary(self, dataset: Any) -> dict[str, Any]:
         """The facts about the data for the model card, from run.json."""
         by_language = dataset.counts.terms_by_language
-        languages = ", ".join(f"{code} {terms:,}" for code, terms in by_language.items() if terms)
+        languages = [f"{code} {terms:,}" for code, terms in by_language.items() if terms]
         return {
             "terminology": f"{dataset.name} {dataset.release}",
             "concepts": f"{dataset.counts.concepts:,}",
             "terms": f"{dataset.counts.terms:,}",
-            **({"terms of each language": languages} if languages else {}),
+            **({"terms of each language": ", ".join(languages)} if languages[1:] else {}),
             "triplets": f"{dataset.counts.triplets:,}",
             "relations": len(dataset.relations),
             "cleaning": dataset.cleaning,
@@ -908,7 +909,7 @@ def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
             **system.hyperparameters(),
             "learning rate": config.optimizer.learning_rate,
             "seed": batch.seed,
-            **({"hours in steps": f"{in_steps[-1] / 3600:.2g}"} if in_steps else {}),
+            **({"time in steps": tqdm.format_interval(in_steps[-1])} if in_steps else {}),
         },
         "results": rows,
         "dataset_hash": saved.dataset.content_hash,

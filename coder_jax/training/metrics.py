@@ -18,6 +18,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import jax
 from msgspec import Meta
+from tqdm import tqdm
 
 from coder_jax.devices.hosts import is_first
 from data_pipeline.files.identity import Count, decoded_json, read_json, typed
@@ -391,21 +392,18 @@ class MetricsLog:
             total=steps, initial=first_step, unit="step", desc="train", smoothing=0.1
         )
 
-    def write(self, step: int, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log values (numbers, or nested dictionaries of them) at a step, with the time.
-
-        Returns what the first host has logged, and on the others the values.
 
         A line has the seconds that the run took so far, and the time of day in UTC (ISO 8601). With
         `step_seconds`, those since the line before, it has the run's, and `goodput`: their share of
         the time since the run began, all that was lost or waited for included.
         """
         if not self.first:
-            return values
+            return
         if "step_seconds" in values:
             self.in_steps += values["step_seconds"]
-            since = max(time.time() - self.run_began, self.in_steps)
-            values = {**values, "step_seconds": self.in_steps, "goodput": self.in_steps / since}
+            values = {**values, "step_seconds": self.in_steps, "goodput": self.goodput}
         values = {**values, "seconds": self.seconds}
         scalars = dict(_flat(values, "/"))
         line = {"step": step, **values, "time": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -421,7 +419,20 @@ class MetricsLog:
             ) from error
         self.tracker.write(step, scalars)
         self._warn_of_waiting(values.get("data_wait"))
-        return values
+
+    @property
+    def goodput(self) -> float:
+        """The share of steps in the time since the run began."""
+        return self.in_steps / max(time.time() - self.run_began, self.in_steps)
+
+    def log_end(self, values: Mapping[str, float]) -> None:
+        """Tell what the run took, with the values of its last line."""
+        if self.first:
+            in_steps, memory = tqdm.format_interval(self.in_steps), values["peak_memory_gb"]
+            self.log(
+                f"{in_steps} in steps, {100 * self.goodput:.0f} % of the time since the run began; "
+                f"peak memory {memory:.1f} GB"
+            )
 
     def scores(self, step: int) -> dict[str, dict[str, float]]:
         """The logged scores of a step, if any; only on the first host."""

@@ -409,17 +409,20 @@ def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[st
     out.mkdir(parents=True, exist_ok=True)
     lock = lock_run(out)
     try:
-        if path.exists():
+        is_there = path.exists()
+        if is_there:
             check_identity(read_run_identity(out), this_run, str(out))
-            return
         for name in kept:
+            if is_there and (out / name).exists():
+                continue  # not there: an earlier version kept fewer
             if (data / name).is_file():
                 with written_whole(out / name) as file:
                     shutil.copyfile(data / name, file)
                 continue
             with whole_folder(out / name) as new:
                 shutil.copytree(data / name, new, dirs_exist_ok=True)
-        write_identity(path, RUN, this_run)  # last: with it the folder is the run's
+        if not is_there:
+            write_identity(path, RUN, this_run)  # last: with it the folder is the run's
     finally:
         if lock:
             lock.close()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -195,18 +195,6 @@ class RunResult:
     steps: int
     seconds: float  # of training with its evaluations, in all processes of the run
     scores: dict[str, dict[str, float]]  # of the last evaluation; empty if there was none
-    logged: Mapping[str, Any]  # after the last step; empty if no step was left
-
-
-def in_words(result: RunResult) -> str:
-    """A summary of the run that has ended, in one line."""
-    told, logged = f"{result.steps:,} steps", result.logged
-    if not logged:
-        return told
-    return (
-        f"{told} in {result.seconds / 3600:.2g} h, goodput {100 * logged['goodput']:.0f} %, peak "
-        f"memory {logged['peak_memory_gb']:.1f} GB"
-    )
 
 
 def _with_warmup_of(
@@ -418,7 +406,6 @@ def train(config: Config, source: BatchSource) -> RunResult:
         # ---- Loop ----
         batches: Iterator[Fed] = iter(())
         window.restart()
-        logged: Mapping[str, Any] = {}
         for step in range(first_step + 1, steps + 1):
             if step - 1 == first_step or refresh.due(step - 1):
                 with window.paused("refresh_s"):
@@ -451,7 +438,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 state = step_of_run.lazy.settled(state)
             if step % run.log_steps == 0 or last:
                 values = window.close()
-                logged = metrics_log.write(step, values)
+                metrics_log.write(step, values)
                 shown = ("loss", "terms_per_s", "tflop_per_s", "mfu")
                 metrics_log.show(step, {name: values[name] for name in shown if name in values})
             evaluated = score is not None and (step % run.eval_steps == 0 or last)
@@ -467,7 +454,9 @@ def train(config: Config, source: BatchSource) -> RunResult:
                 save(step, state)
             if stop and not (last and (scores or score is None)):
                 raise Stopped
-    return RunResult(files.name, steps, metrics_log.seconds, scores, logged)
+            if last:
+                metrics_log.log_end(values)
+    return RunResult(files.name, steps, metrics_log.seconds, scores)
 
 
 def _run_in_a_line(config: Config) -> str:

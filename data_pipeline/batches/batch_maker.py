@@ -23,6 +23,7 @@ from data_pipeline.batches.packing import (
     PackedGroups,
     decoded_terms,
     joined,
+    kept_of,
     made_ahead,
     packed_blocks,
     plan_rows,
@@ -106,8 +107,7 @@ class BatchMaker(PackedGroups):
                 f"{spec.row_length}; use a row_length of at least {self.max_length}"
             )
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
-        if (self.folder / "heldout" / "mentions.tsv").is_file():
-            self.kept = (*self.kept, "heldout")  # an export looks these names up
+        self.kept = kept_of(self.folder)
         self.token_start, self.tokens = dataset.token_start, dataset.tokens
         self.rewritten: RewrittenNames | None = None
         if isinstance(spec, BatchSpec):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from data_pipeline.batches.draws import TermDraw
-from data_pipeline.batches.packing import decoded_terms, identity_of
+from data_pipeline.batches.packing import decoded_terms, identity_of, kept_of
 from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
 from data_pipeline.dataset.store import TripletDataset, open_dataset
 from data_pipeline.files.whole import map_array, written_whole
@@ -47,7 +47,6 @@ class CandidateBatches:
 
     packed: tuple[str, ...] = ()
     floats: tuple[str, ...] = ("vectors",)
-    kept: tuple[str, ...] = ("tokenizer",)
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class CandidateBatches:
     ):
         self.folder, self.spec, self.cut = folder, spec, cut
         self.dataset = open_dataset(folder)
-        self.manifest = self.dataset.manifest
+        self.manifest, self.kept = self.dataset.manifest, kept_of(folder)
         self.draw = TermDraw(self.dataset, spec)
         self.concept_groups = groups_of(self.dataset)
         self.concept_languages = _languages_of(self.dataset) if languages else None

@@ -280,6 +280,12 @@ def identity_of(manifest: Any) -> dict[str, Any]:
     return values
 
 
+def kept_of(folder: Path) -> tuple[str, ...]:
+    """`BatchSource.kept` of a dataset: an export has the tokenizer, and looks held-out names up."""
+    heldout = ("heldout",) if (folder / "heldout" / "mentions.tsv").is_file() else ()
+    return "tokenizer", *heldout
+
+
 class PackedGroups:
     """The part of a `BatchSource` that follows from dataset, StepSpec, StepCut and RowPlan."""
 

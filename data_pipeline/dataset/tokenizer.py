@@ -30,8 +30,8 @@ from data_pipeline.terminology.cleaning import without_cleaning
 # The files of a fast tokenizer (BERT, XLM-R or RoBERTa); any of them is enough.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
 _SETTINGS = "tokenizer_config.json"
-# Capitals, accents, a degree, full-width brackets, a numeral: normalizers differ in these.
-_PROBE = "Fracture \u00c9tat na\u00efve 1\u00ba \uff08\u2163\uff09"
+# Normalizers differ in capitals, accents (composed or not), signs like letters, full width.
+_PROBE = "Fracture \u00c9tat nai\u0308ve 1\u00ba \uff08\u2163\uff09"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)$")  # how Rust writes an errno
 
 
@@ -39,8 +39,7 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
     # Where PyTorch is not installed transformers would say so, though tokenizers need none.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     # Imported here: transformers takes seconds to import, and `tokenize` alone does not need it.
-    from transformers import AutoTokenizer
-    from transformers import PreTrainedTokenizerFast as of_file
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     name = str(local_folder(path_or_hub_id, *_TOKENIZERS))
     is_folder = Path(name).exists()
@@ -52,7 +51,9 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-        return tokenizer if _is_as_its_file(tokenizer, name) else of_file.from_pretrained(name)
+        if _has_lost_normalizer(tokenizer, name):
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
+        return tokenizer
     except Exception as error:  # tokenizers raises this very class for what it cannot read
         pointers = [file for file in _TOKENIZERS if is_lfs_pointer(Path(name) / file)]
         if pointers:
@@ -79,28 +80,27 @@ def _auto_tokenizer(path_or_hub_id: str | Path):
         ) from error
 
 
-def _is_as_its_file(tokenizer: Any, name: str) -> bool:
-    """Whether a tokenizer gives the word pieces that its tokenizer.json would give, if it has one.
+def _has_lost_normalizer(tokenizer: Any, name: str) -> bool:
+    """Whether a tokenizer normalizes strings otherwise than its tokenizer.json says.
 
     transformers 5 makes the tokenizers of some classes, such as XLMRobertaTokenizer, anew from the
     pieces of the file, and of its normalizers only those that it knows. Without NFKC, "\u00ba" and
-    full-width letters become unknown. But the settings of a BERT (do_lower_case) are those of its
+    full-width letters become unknown. The settings of a BERT (do_lower_case) are those of its
     tokenizer_config.json, whatever the file says, as they are for transformers' users.
     """
+    from transformers import PreTrainedTokenizerFast
     from transformers.utils import cached_file
 
     made = getattr(tokenizer, "backend_tokenizer", None)
+    if made is None or type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
+        return False
     path = cached_file(name, "tokenizer.json", _raise_exceptions_for_missing_entries=False)
-    if made is None or path is None:
-        return True
-    told = Tokenizer.from_file(str(path))
-    told.no_truncation()
-    told.no_padding()
-    both = told, made
-    theirs, ours = (one.encode(_PROBE, add_special_tokens=False).tokens for one in both)
-    normal = [one.normalizer.normalize_str(_PROBE) if one.normalizer else _PROBE for one in both]
-    same = theirs == ours and normal[0] == normal[1]
-    return same or all(isinstance(one.normalizer, BertNormalizer) for one in both)
+    file = Tokenizer.from_file(str(path)) if path is not None else made
+    both = [one.normalizer for one in (file, made)]
+    if both[0] is None or all(isinstance(one, BertNormalizer) for one in both):
+        return False
+    told, found = (one.normalize_str(_PROBE) if one is not None else _PROBE for one in both)
+    return told != found
 
 
 def _what_is_damaged(folder: Path) -> str:

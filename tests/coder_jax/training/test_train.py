@@ -31,7 +31,7 @@ from coder_jax.evaluation.normalization import (
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import _read_item, read_params
 from coder_jax.training.run_folder import read_run_identity
-from coder_jax.training.train import _Pace, _Window, in_words, train
+from coder_jax.training.train import _Pace, _Window, train
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import StepCut
 from data_pipeline.dataset.dictionary import Dictionary
@@ -44,8 +44,6 @@ def straight(model, source, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "straight"
     result = train(config(model, out, eval_steps=3), source)
     assert result.steps == 6
-    told = r"6 steps in 0\.\d+ h, goodput \d+ %, peak memory [\d.]+ GB"
-    assert re.fullmatch(told, in_words(result))
     assert set(result.scores["heldout"]) == {"acc@1", "acc@5", "mrr", "terms"}
     return out
 
@@ -225,7 +223,7 @@ def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, mo
 @pytest.mark.usefixtures("on_one_device")
 def test_a_finished_run_has_nothing_left_to_do(model, source, straight):
     before = read_params(straight, 6)
-    assert in_words(train(config(model, straight), source)) == "6 steps"
+    train(config(model, straight), source)
     assert_same_parameters(before, read_params(straight, 6))
 
 
@@ -250,7 +248,7 @@ def test_metrics_hold_what_is_promised(straight):
 
 
 @pytest.mark.usefixtures("on_one_device")
-def test_the_time_of_checkpoints_is_no_time_of_steps(model, source, tmp_path, monkeypatch):
+def test_the_time_of_checkpoints_is_no_time_of_steps(model, source, tmp_path, monkeypatch, capsys):
     """Each takes an hour: steps are as fast as without them, and goodput says what was lost."""
     hours, real, save = [], (time.monotonic, time.time), ocp.CheckpointManager.save
 
@@ -262,6 +260,8 @@ def test_the_time_of_checkpoints_is_no_time_of_steps(model, source, tmp_path, mo
     monkeypatch.setattr(time, "monotonic", lambda: real[0]() + sum(hours))
     monkeypatch.setattr(time, "time", lambda: real[1]() + sum(hours))
     train(config(model, tmp_path / "run", save_steps=2, profile="3:4"), source)
+    said = capsys.readouterr().out
+    assert re.search(r"00:\d\d in steps, 0 % of the time since the run began; peak memory", said)
     lines = lines_of(tmp_path / "run" / "metrics.jsonl")
     assert [line["step"] for line in lines] == [2, 4, 6]
     assert 0 < lines[-1]["step_seconds"] < 600 and lines[-1]["seconds"] > 7000
