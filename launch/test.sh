@@ -18,8 +18,11 @@ fi
 
 python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
     requirements-cloud.txt)
-# Two, however many cores: many tests start processes of their own.
-[ $# -gt 0 ] || set -- -n 2 --dist loadfile
+# Two, however many cores: many tests start processes of their own. Files come in alphabetical
+# order: by their number of tests, the file of the longest test would come last, and one worker wait.
+[ $# -gt 0 ] || set -- -n 2 --dist loadfile --no-loadscope-reorder
+# Those processes would compile the project's Python anew, each for half a second.
+unset PYTHONDONTWRITEBYTECODE
 
 # The tests write 35,000 small files, and wait for the disk after many of them. In memory they do
 # not, where there is room and programs may lie there. Whatever ends the tests, the files go.

@@ -22,8 +22,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["MPLBACKEND"] = "Agg"
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test must not pass on yesterday's program
-# The processes of one run of the tests share what they compile, in a folder that ends with the run.
+# The processes of one run of the tests share what they compile, in a folder that ends with the run:
+# a test must not pass on yesterday's program.
 if "CODER_JAX_TESTS_COMPILED" not in os.environ:
     os.environ["CODER_JAX_TESTS_COMPILED"] = tempfile.mkdtemp(prefix="coder_jax-tests-")
 COMPILED = os.environ["CODER_JAX_TESTS_COMPILED"]
@@ -38,7 +38,6 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")
-jax.config.update("jax_enable_compilation_cache", True)
 jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -62,10 +62,9 @@ class TrainingProcess:
         rest = ["--eval-steps", "0", "--log-steps", "1", *flags]
         words = [str(word) for word in (*command, *run, *rest)]
         code = f"from coder_jax.__main__ import main; sys.exit(main({words!r}))"
-        # A restart takes seconds rather than the time to compile. conftest.py turns the cache off
-        # for the tests' own process.
+        # A restart takes seconds rather than the time to compile. A killed process may leave half a
+        # program, so others' tests do not share them.
         cache = {
-            "JAX_ENABLE_COMPILATION_CACHE": "true",
             "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

@@ -78,7 +78,6 @@ def start(inputs, server, place, out, *flags, process=0, processes=1, port=0):
         "CODER_JAX_CACHE": str(inputs / f"cache-{process}"),
         "JAX_NUM_CPU_DEVICES": "1",
         # A restart takes seconds rather than the time to compile.
-        "JAX_ENABLE_COMPILATION_CACHE": "true",
         "JAX_COMPILATION_CACHE_DIR": str(inputs / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
