@@ -6,6 +6,7 @@ subprocess run the way a user runs them; only what must hold there too goes into
 
 import ctypes
 import gc
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -29,6 +30,10 @@ if "CODER_JAX_TESTS_COMPILED" not in os.environ:
 COMPILED = os.environ["CODER_JAX_TESTS_COMPILED"]
 # Vectors of dictionaries, too, are kept there and not in the cache folder of whoever tests.
 os.environ["CODER_JAX_CACHE"] = os.path.join(COMPILED, "cache")
+# XLA's older way to compile for CPUs takes half as long. Another jaxlib may not know the flag.
+_flags = os.environ.get("XLA_FLAGS")
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = f"{_flags or ''} --xla_cpu_use_fusion_emitters=false"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -41,6 +46,10 @@ jax.config.update("jax_default_matmul_precision", "highest")
 jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+jax.devices()  # XLA has read its flags now: commands that tests start run with the user's
+os.environ.pop("XLA_FLAGS", None)
+if _flags is not None:
+    os.environ["XLA_FLAGS"] = _flags
 
 
 _MOST, _MUCH = 2 << 30, 200 << 20  # bytes of memory
