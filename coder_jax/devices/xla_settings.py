@@ -10,10 +10,10 @@ import os
 
 from data_pipeline.files.buckets import cache_folder
 
-# On CPUs jaxlib 0.10 gives matrix products to YNNPACK, which on the shapes of a BERT is slower than
+# On CPUs jaxlib gives matrix products to YNNPACK, which on the shapes of a BERT is slower than
 # Eigen (by 10 to 20 % in a product); it keeps its reductions. An unknown flag would end the
-# process, hence the version.
-_YNN, _VERSION = "--xla_cpu_experimental_ynn_fusion_type", "0.10."
+# process: these versions know it.
+_YNN, _VERSIONS = "--xla_cpu_experimental_ynn_fusion_type", ("0.10.", "0.11.", "0.12.")
 
 # TFLOP/s of one device with bfloat16 and dense matrices, by the beginning of jax's name for it, the
 # longer name first. TPUs: docs.cloud.google.com/tpu/docs, "peak compute per chip (bf16)". GPUs: the
@@ -44,5 +44,5 @@ def set_up_xla() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "compiled"))
     os.environ.pop("JAX_ENABLE_X64", None)  # for other programs: all arrays here are of 32 bits
     flags = os.environ.get("XLA_FLAGS", "")
-    if _YNN not in flags and importlib.metadata.version("jaxlib").startswith(_VERSION):
+    if _YNN not in flags and importlib.metadata.version("jaxlib").startswith(_VERSIONS):
         os.environ["XLA_FLAGS"] = f"{flags} {_YNN}=reduce".strip()

@@ -38,7 +38,7 @@ def test_other_flags_are_kept_and_the_flag_is_added_once():
 
 
 def test_no_flag_for_a_jaxlib_that_may_not_know_it(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda package: "0.11.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "0.13.0")
     set_up_xla()
     assert "XLA_FLAGS" not in os.environ
 
