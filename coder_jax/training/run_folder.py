@@ -414,7 +414,7 @@ def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[st
             check_identity(read_run_identity(out), this_run, str(out))
         for name in kept:
             if is_there and (out / name).exists():
-                continue  # not there: an earlier version kept fewer
+                continue  # else an earlier version began the run, which kept less
             if (data / name).is_file():
                 with written_whole(out / name) as file:
                     shutil.copyfile(data / name, file)
