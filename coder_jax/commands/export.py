@@ -107,7 +107,7 @@ class ExportOptions:
         bool,
         Flag(
             "with --onnx, also write model_int8.onnx, a quarter of the size; the model card says "
-            "how near its vectors are, and how many of the run's held-out names each finds"
+            "how near its vectors are, and how many held-out names each finds, if the run has any"
         ),
     ] = False
     push_to_hub: Annotated[

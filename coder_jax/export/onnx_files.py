@@ -175,7 +175,8 @@ def _check_int8(
 
 def _found(encoder: TermEncoder, heldout: Path) -> float:
     """acc@1: the percentage of held-out names whose nearest concept is the right one."""
-    dictionary = encoder.encode_dictionary(read_dictionary(heldout / "dictionary.tsv"), cache=False)
+    terms = read_dictionary(heldout / "dictionary.tsv")
+    dictionary = encoder.encode_dictionary(terms, progress=True, cache=False)
     names, concepts = zip(*mention_rows(heldout / "mentions.tsv"), strict=True)
     matches = nearest_concepts(encoder.encode(list(names)), dictionary, 1)
     pairs = zip(matches, concepts, strict=True)

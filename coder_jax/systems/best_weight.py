@@ -77,6 +77,7 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
         BadInput: if the run has no held-out names, if no weight above 0 is as good as the start,
             or as `from_start_to_end`.
     """
+    at = from_start_to_end(system, run)
     heldout = run.folder / "heldout"
     if not (heldout / "mentions.tsv").is_file():
         raise BadInput(
@@ -84,7 +85,6 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
             "without --hold-out, give --interpolate 0.6. If an earlier version trained it, give "
             "the command of `train` again: it copies them from the dataset"
         )
-    at = from_start_to_end(system, run)
     sets = _sets(heldout, second)
     counted = {one.name: f"{one.name} ({len(one.rows):,})" for one in sets}
     log(

@@ -413,7 +413,7 @@ def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[st
         if is_there:
             check_identity(read_run_identity(out), this_run, str(out))
         for name in kept:
-            if is_there and (out / name).exists():
+            if is_there and _names_under(data / name) <= _names_under(out / name):
                 continue  # else an earlier version began the run, which kept less
             if (data / name).is_file():
                 with written_whole(out / name) as file:
@@ -426,6 +426,11 @@ def claim_run_folder(out: Path, this_run: RunJson, data: Path, kept: Sequence[st
     finally:
         if lock:
             lock.close()
+
+
+def _names_under(path: Path) -> set[Path]:
+    """The files and folders in a folder, and itself; nothing if it is not there."""
+    return {one.relative_to(path) for one in (path, *path.rglob("*")) if one.exists()}
 
 
 def read_run_identity(out: Path) -> RunJson:

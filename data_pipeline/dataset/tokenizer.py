@@ -86,7 +86,8 @@ def _has_lost_normalizer(tokenizer: Any, name: str) -> bool:
     transformers 5 makes the tokenizers of some classes, such as XLMRobertaTokenizer, anew from the
     pieces of the file, and of its normalizers only those that it knows. Without NFKC, "\u00ba" and
     full-width letters become unknown. The settings of a BERT (do_lower_case) are those of its
-    tokenizer_config.json, whatever the file says, as they are for transformers' users.
+    tokenizer_config.json, whatever the file says, as they are for transformers' users. A
+    file without a normalizer is not compared.
     """
     from transformers import PreTrainedTokenizerFast
     from transformers.utils import cached_file
