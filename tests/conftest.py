@@ -28,7 +28,7 @@ os.environ["MPLBACKEND"] = "Agg"
 if "CODER_JAX_TESTS_COMPILED" not in os.environ:
     os.environ["CODER_JAX_TESTS_COMPILED"] = tempfile.mkdtemp(prefix="coder_jax-tests-")
 COMPILED = os.environ["CODER_JAX_TESTS_COMPILED"]
-# The commands that tests start have a folder of theirs: one that is killed may leave half a program.
+# Commands that tests start have a folder of theirs: one that is killed may leave half a program.
 os.environ.pop("JAX_ENABLE_COMPILATION_CACHE", None)
 os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(COMPILED, "commands")
 # Vectors of dictionaries, too, are kept there and not in the cache folder of whoever tests.
