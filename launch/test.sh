@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests. Makes its own Python environment the first time (launch/environment.sh).
 #
-#   bash launch/test.sh                          all tests but the slow ones, three files at a time
+#   bash launch/test.sh                          all tests but the slow ones, two files at a time
 #   bash launch/test.sh -m slow                  only the slow ones
 #   bash launch/test.sh tests/coder_jax/training -x   any argument of pytest; then one file at a time
 #   JAX_PLATFORMS=cuda bash launch/test.sh -n 0  on a GPU, which one process takes as a whole
@@ -18,10 +18,9 @@ fi
 
 python=$(bash launch/environment.sh requirements.txt requirements-demo.txt requirements-test.txt \
     requirements-cloud.txt)
-# Three, however many cores: many tests start processes of their own, others wait for theirs. Files
-# come in alphabetical order: by their number of tests, the file of the longest test would come last,
-# and the others wait.
-[ $# -gt 0 ] || set -- -n 3 --dist loadfile --no-loadscope-reorder
+# Two, however many cores: many tests start processes of their own. Files come in alphabetical
+# order: by their number of tests, the file of the longest test would come last, and one worker wait.
+[ $# -gt 0 ] || set -- -n 2 --dist loadfile --no-loadscope-reorder
 # Those processes would compile the project's Python anew, each for half a second.
 unset PYTHONDONTWRITEBYTECODE
 
