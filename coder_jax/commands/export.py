@@ -72,8 +72,8 @@ class ExportOptions:
         Flag(
             "average with the encoder before training (1: the trained one alone, 0: the one before "
             "alone). After a long run 0.6 to 0.8 keeps the new names and what the encoder knew "
-            "before. auto takes the weight that is best on the held-out names of the dataset and "
-            "not below the start on a second set (--not-below)",
+            "before. auto takes the smallest weight that is about best on the held-out names of "
+            "the dataset and not below the start on a second set (--not-below)",
             "WEIGHT",
         ),
     ] = None
