@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import json
 import re
 import shutil
 import sys
@@ -26,6 +27,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from data_pipeline.process import (
@@ -340,6 +342,33 @@ def changed_by(value: T, words: Sequence[str], name: str) -> tuple[T, set[str]]:
     """
     changed, _, given = _read(value, _options(value, {}), words, name)
     return changed, given
+
+
+def command_words(values: Mapping[str, Any], defaults: Any) -> list[str]:
+    """The words of a command line that give these values, for people who read it elsewhere.
+
+    Args:
+        values: nested as the fields are, of plain JSON; one that is missing has its default.
+        defaults: a class of options, or a value of one; flags whose values are these are left out.
+
+    Returns:
+        flags and values; of paths that other machines do not have, the last part.
+    """
+    words = []
+    for option in _options(defaults, {}):
+        value: Any = values
+        for name in option.path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        before = None if option.required else json.loads(json.dumps(option.default, default=str))
+        if value is None or value == before:
+            continue
+        if option.kind is bool:
+            words.append(option.name if value else f"--no-{option.name[2:]}")
+            continue
+        given = value if isinstance(value, list) else [value]
+        shown = [Path(one).name if one[0] in "/~." else one for one in map(str, given) if one]
+        words += [option.name, *shown] if shown else []
+    return words
 
 
 def _read(

@@ -29,13 +29,18 @@ Examples:
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from data_pipeline.flags import Flag
+from data_pipeline.files.identity import ORIGIN
+from data_pipeline.flags import Flag, command_words
 from data_pipeline.process import BadInput
+
+if TYPE_CHECKING:
+    from coder_jax.training.system import SavedRun
 
 COMMON = (
     *("--checkpoint", "--out", "--step", "--average", "--interpolate", "--license"),
@@ -138,6 +143,7 @@ def run(options: ExportOptions) -> int:
     if options.average is not None:
         run = averaged(options.checkpoint, run, options.average)
     card: dict[str, Any] = {"license": options.license} if options.license else {}
+    card["commands"] = _commands(run)
     if auto:
         choice = choose_weight(system, run, options.not_below)
         run, card["results"] = choice.run, choice.rows
@@ -160,6 +166,23 @@ def run(options: ExportOptions) -> int:
             url = push_to_hub(out, options.push_to_hub, private=options.private)
             print(f"uploaded: {url}")
     return 0
+
+
+def _commands(run: SavedRun) -> list[str]:
+    """The commands that build the dataset of a run and train it again, as far as run.json says."""
+    from coder_jax.systems.recipes import RECIPES
+
+    config = run.identity["config"]
+    if config["recipe"] not in RECIPES:  # it is in a file of the user's
+        return []
+    origin = run.identity.get("dataset", {}).get(ORIGIN, {})
+    optimizer = dict(config["optimizer"])
+    if optimizer.get("epochs"):
+        del optimizer["steps"]
+    words = command_words({**config, "optimizer": optimizer}, RECIPES[config["recipe"]]())
+    train = ["python", "-m", "coder_jax", "train", "--recipe", config["recipe"], *words]
+    train += ["--data", "DATASET", "--out", "RUN"]
+    return [*filter(None, [origin.get("command")]), shlex.join(train)]
 
 
 def _weight(text: str) -> float:

@@ -68,6 +68,7 @@ _KEYS = {
     "tags",  # list
     "data",  # what it was trained on: label -> value
     "recipe",  # how: label -> value
+    "commands",  # list of those that train it again
     "results",  # measured: list of rows, each column -> value
     "dataset_hash",
 }
@@ -127,6 +128,7 @@ def model_card(
         _about(card, settings, relations),
         section("Training data", markdown_table(card.get("data"), card.get("dataset_hash"))),
         section("Training recipe", markdown_table(card.get("recipe"))),
+        section("Train it again", _block(card.get("commands"))),
         section("Measured results", _table_of_rows(card.get("results"))),
         section("Use", _usage(settings, relations)),
     ]
@@ -206,6 +208,14 @@ def markdown_table(values: Mapping[str, Any] | str | None, dataset_hash: str | N
         rows["dataset hash"] = f"`{dataset_hash}`"
     lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
+
+
+def _block(commands: Sequence[str] | None) -> str:
+    """Commands as code; names in capitals are explained."""
+    if not commands:
+        return ""
+    told = "In place of names in capitals, and of files named here, give your own paths."
+    return "\n".join([told, "", "```bash", *commands, "```"])
 
 
 def _table_of_rows(rows: Sequence[Mapping[str, Any]] | None) -> str:

@@ -467,6 +467,10 @@ class EncoderSystem(System):
         """The facts about the data for the model card, from run.json."""
         by_language = dataset.counts.terms_by_language
         languages = [f"{code} {terms:,}" for code, terms in by_language.items() if terms]
+        licensed: dict[str, list[str]] = {}
+        for vocabulary, license in (dataset.origin.licenses or {}).items():
+            licensed.setdefault(license, []).append(vocabulary)
+        licenses = [f"{', '.join(names)}: {license}" for license, names in licensed.items()]
         return {
             "terminology": f"{dataset.name} {dataset.release}",
             "concepts": f"{dataset.counts.concepts:,}",
@@ -475,6 +479,7 @@ class EncoderSystem(System):
             "triplets": f"{dataset.counts.triplets:,}",
             "relations": len(dataset.relations),
             "cleaning": dataset.cleaning,
+            **({"licenses, as its files say": "; ".join(licenses)} if licenses else {}),
         }
 
     @property

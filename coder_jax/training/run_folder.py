@@ -288,11 +288,20 @@ class AnyDataOfRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What run.json says of how its data was made; nothing where that was not recorded."""
+
+    licenses: dict[str, str] | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataOfRun(AnyDataOfRun):
     """What run.json says of the dataset."""
 
     counts: Counts
     relations: list[str]
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True, kw_only=True)

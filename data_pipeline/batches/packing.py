@@ -12,6 +12,7 @@ import numpy as np
 
 from data_pipeline.batches.spec import RowPlan, StepCut, StepSpec
 from data_pipeline.dataset.tokenizer import load_tokenizer
+from data_pipeline.files.identity import ORIGIN
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -268,12 +269,18 @@ AHEAD = 4  # steps
 
 
 def identity_of(manifest: Any) -> dict[str, Any]:
-    """What of the data of a manifest must be the same when a run goes on; plain JSON."""
+    """What a run says of the data of a manifest; plain JSON.
+
+    All but the origin must be the same when it goes on.
+    """
     of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
     of_tokenizer = ("hash", "max_length")
     values: dict[str, Any] = msgspec.to_builtins(
         {
-            "dataset": {name: getattr(manifest, name) for name in of_dataset},
+            "dataset": {
+                **{name: getattr(manifest, name) for name in of_dataset},
+                ORIGIN: {name: getattr(manifest, name, None) for name in ("licenses", "command")},
+            },
             "tokenizer": {name: getattr(manifest.tokenizer, name) for name in of_tokenizer},
         }
     )

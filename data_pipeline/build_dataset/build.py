@@ -268,6 +268,9 @@ def _manifest(
         cleaning=options.cleaning,
         languages=terminology.languages,
         vocabularies=terminology.vocabularies,
+        licenses={
+            name: said for name, said in source.licenses.items() if name in terminology.vocabularies
+        },
         relations=terminology.relation_labels,
         semantic_types=terminology.semantic_types,
         counts=_counts(terminology, shards),
@@ -283,6 +286,7 @@ def _manifest(
         content_hash=terminology_hash(terminology, shards),
         fingerprint=fingerprint,
         options=options.as_json(),
+        command=options.command(),
         versions={
             "python": platform.python_version(),
             "polars": pl.__version__,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Annotated
 import polars as pl
 import tokenizers
 
-from data_pipeline.flags import Flag
+from data_pipeline.flags import Flag, command_words
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import SETS
 from data_pipeline.sources.obo import SYNONYM_SCOPES
@@ -203,6 +204,16 @@ class BuildOptions:
         """The options as JSON values, for the manifest."""
         values = dataclasses.asdict(self)
         return json.loads(json.dumps(values, default=str))
+
+    def command(self) -> str:
+        """The command that builds the dataset again; of paths it has the last part."""
+        values = self.as_json()
+        filters = values["filters"]
+        for language, names in filters["language_sources"].items():
+            filters["sources"].append(f"{language}={','.join(names)}")
+        del values["out"], values["overwrite"]
+        words = command_words(values, BuildOptions)
+        return shlex.join(["python", "-m", "data_pipeline.build", *words, "--out", "DATASET"])
 
     def fingerprint(self, tokenizer_hash: str, data_format: str) -> str:
         """Names a build: equal for equal input files, options, tokenizer, code and libraries.

@@ -205,6 +205,7 @@ class Manifest:
     cleaning: str
     languages: list[str]
     vocabularies: list[str]
+    licenses: dict[str, str] = field(default_factory=dict)  # of vocabularies
     relations: list[str]
     semantic_types: list[str]
     counts: Counts
@@ -216,6 +217,7 @@ class Manifest:
     content_hash: Hash
     fingerprint: Hash
     options: dict[str, Any] = field(default_factory=dict)
+    command: str = ""  # that builds it again
     versions: dict[str, str] = field(default_factory=dict)
     shards: list[Shard]
 

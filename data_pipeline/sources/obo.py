@@ -189,6 +189,12 @@ class _Tables:
     def __init__(self, header: fastobo.header.HeaderFrame, scopes: tuple[str, ...]):
         self.scopes = scopes
         self.header = {clause.raw_tag(): clause.raw_value() for clause in header}
+        self.license = ", ".join(
+            str(getattr(clause.property_value, "value", ""))
+            for clause in header
+            if clause.raw_tag() == "property_value"
+            and re.search(r"\blicense$", str(clause.property_value.relation))
+        )
         self.types_of_synonyms = {
             str(clause.typedef): clause.description
             for clause in header
@@ -317,4 +323,5 @@ class _Tables:
             retired=retired.unique().sort(RETIRED),
             xrefs=xrefs.unique().sort("cui", "xref"),
             warnings=notes,
+            licenses=dict.fromkeys(atoms["source"], self.license) if self.license else {},
         )

@@ -289,6 +289,7 @@ def _read_folder(
         retired=retired.unique().sort(RETIRED),
         xrefs=pl.concat([one.xrefs for one in ontologies]).unique().sort("cui", "xref"),
         warnings=tuple(line for one in parts for line in one.warnings),
+        licenses={name: said for one in parts for name, said in one.licenses.items()},
     )
 
 

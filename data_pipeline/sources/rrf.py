@@ -72,6 +72,7 @@ def read_rrf(root: Path, scratch: Path, release: str | None = None) -> Source:
         types=None if only_terms else _types(tables[f"{of}STY"]),
         retired=_retired(tables["MRCUI"]) if "MRCUI" in tables else no_retired(),
         warnings=(f"{of}CONSO.RRF was given alone: no relations, no semantic types",) * only_terms,
+        licenses=_licenses(tables[f"{of}CONSO"]),
     )
 
 
@@ -226,6 +227,13 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
         term="STR",
         code=pl.when(pl.col("CODE") != _NO_CODE).then("CODE").otherwise(pl.lit("")),
     )
+
+
+def _licenses(table: pl.LazyFrame) -> dict[str, str]:
+    """The source restriction level of each vocabulary, which the license of the UMLS explains."""
+    levels = table.group_by("SAB").agg(pl.col("SRL").max()).filter(pl.col("SRL") != "")
+    found = levels.sort("SAB").collect(engine="streaming")
+    return {name: f"UMLS, restriction level {level}" for name, level in found.iter_rows()}
 
 
 def _relations(table: pl.LazyFrame) -> pl.LazyFrame:

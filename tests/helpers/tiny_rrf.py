@@ -49,10 +49,14 @@ RETIRED = [
 ]
 
 
+_RESTRICTED = {"SNOMEDCT_US": 9, "MSHFRE": 3}
+
+
 def _atom(number: int, row: str) -> str:
     cui, lat, ts, stt, ispref, sab, tty, text, suppress = row.split("|")
     unused = f"L{number}|{stt}|S{number}|{ispref}|A{number}|||"
-    return f"{cui}|{lat}|{ts}|{unused}|{sab}|{tty}|{number}|{text}|0|{suppress}||"
+    level = _RESTRICTED.get(sab, 0)
+    return f"{cui}|{lat}|{ts}|{unused}|{sab}|{tty}|{number}|{text}|{level}|{suppress}||"
 
 
 def _relation(number: int, row: str) -> str:

@@ -4,6 +4,8 @@ it."""
 import dataclasses
 import json
 import math
+import re
+import shlex
 import shutil
 
 import jax
@@ -28,7 +30,7 @@ from coder_jax.training.checkpoints import read_params
 from coder_jax.training.run_folder import read_run_identity
 from coder_jax.training.state import new_state
 from coder_jax.training.step import make_step
-from coder_jax.training.system import StepKey
+from coder_jax.training.system import StepKey, to_json
 from coder_jax.training.train import train
 from data_pipeline.batches.batch_maker import BatchMaker, TeacherVectors
 from data_pipeline.batches.spec import BatchSpec, NeighbourSpec, StepCut
@@ -417,6 +419,13 @@ def test_the_flags_train_with_it(folder, model, tmp_path):
     assert main([str(word) for word in export]) == 0
     card = (tmp_path / "export" / "README.md").read_text()
     assert "vectors of v.npy, weight 0.5, temperature 0.05" in card
+    built, trained = re.search(r"```bash\n(.*)\n(.*)\n```", card).groups()
+    assert built.startswith("python -m data_pipeline.build --source ") and str(folder) not in card
+    again = shlex.split(trained)[4:]
+    for name, path in ((model.name, model), ("v.npy", folder / "v.npy")):
+        again[again.index(name)] = str(path)
+    recorded = read_run_identity(tmp_path / "run")["config"]
+    assert {name: to_json(parse(again))[name] for name in recorded} == recorded
 
 
 @pytest.mark.parametrize("recipe", ["mlnorm", "recall", "rank", "bne"])

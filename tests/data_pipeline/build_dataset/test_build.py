@@ -1,6 +1,7 @@
 """The command from files to folder: what it prints and what it refuses."""
 
 import errno
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def test_command_on_rrf(model, tmp_path, capsys):
         "sources"
     ]
     assert manifest["counts"]["terms"] == 8 and manifest["tokenizer"]["max_length"] == 32
+    assert manifest["licenses"]["SNOMEDCT_US"] == "UMLS, restriction level 9"
 
 
 def test_all_arguments_arrive(model, tmp_path):
@@ -76,6 +78,26 @@ def test_all_arguments_arrive(model, tmp_path):
     assert data.manifest.held_out.mentions == 1
     listed = (out / "heldout" / "dictionary.tsv").read_text()
     assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
+    assert {*data.manifest.licenses} == {"MSH", "MSHFRE"}, "those that were kept"
+
+
+def test_the_command_in_the_manifest_builds_it_again(model, tmp_path, monkeypatch):
+    """Typed beside the files, as the paths of this machine are not told."""
+    monkeypatch.chdir(tmp_path)
+    write_release(tmp_path / "META")
+    words = ["--source", str(tmp_path / "META"), "--tokenizer", str(model), "--max-length", "9"]
+    words += ["--sources", "ENG=MSH,SNOMEDCT_US", "FRE=MSHFRE", "--relations", "CHD|*", "PAR|*"]
+    words += ["--languages", "ENG", "FRE", "--keep-suppressed", "--hold-out", "0.5", "--seed", "3"]
+    assert main([*words, "--out", str(tmp_path / "first")]) == 0
+    first = open_dataset(tmp_path / "first").manifest
+    assert str(tmp_path) not in first.command and "'CHD|*' 'PAR|*'" in first.command
+    again = shlex.split(first.command)
+    assert again[:3] == ["python", "-m", "data_pipeline.build"]
+    again[again.index("--tokenizer") + 1] = str(model)
+    assert main(again[3:]) == 0
+    second = open_dataset(tmp_path / "DATASET").manifest
+    assert second.content_hash == first.content_hash and second.filters == first.filters
+    assert second.command == first.command
 
 
 def test_the_concepts_that_a_list_has(model, tmp_path, capsys):

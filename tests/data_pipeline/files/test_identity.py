@@ -97,6 +97,8 @@ def test_each_difference_has_a_line():
         "new: 'absent' there, abababababab here",
     ]
     assert differences(there, there) == []
+    told = {**there, "b": {**there["b"], "origin": {"command": "python"}}}
+    assert differences(there, told) == [], "an older version did not tell of what data was made"
     assert _shortened("x" * 100) == "'" + "x" * 76 + "..."
 
 

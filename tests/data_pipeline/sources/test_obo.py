@@ -70,6 +70,20 @@ def test_names_and_exact_synonyms(hands):
     assert [w.split(" synonyms")[0] for w in source.warnings] == ["1 BROAD", "1 RELATED"]
 
 
+@pytest.mark.parametrize(
+    ("written", "license"),
+    [
+        ("terms:license https://hpo.jax.org/app/license", "https://hpo.jax.org/app/license"),
+        ('http://purl.org/dc/elements/1.1/license "CC BY 4.0" xsd:string', "CC BY 4.0"),
+        ('dc:creator "licensed by no one" xsd:string', None),
+    ],
+)
+def test_the_license_in_the_header(written, license, tmp_path):
+    path = tmp_path / "hands.obo"
+    path.write_text(HANDS.replace("ontology: hands", f"property_value: {written}\nontology: hands"))
+    assert read_obo(path).licenses == ({"A": license} if license else {})
+
+
 def test_other_scopes_on_request(hands):
     rows = read_obo(hands, ["broad", "RELATED"]).atoms.collect().rows()
     assert [row[3] for row in rows] == ["name", "BROAD", "name", "RELATED"]
