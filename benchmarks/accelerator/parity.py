@@ -24,6 +24,7 @@ from data_pipeline.process import BadInput
 
 _SETTINGS = ("encoder", "device")
 _STEPS = 3
+_CLOSE = 1e-4  # what float32 may differ by, of losses and of vectors
 
 
 class _Side(NamedTuple):
@@ -147,6 +148,12 @@ def table(rows: Sequence[Row]) -> str:
             f"{gap['cosine']:.7f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    gaps = [row["difference"] for row in rows if row["dtype"] == "float32"]
+    is_close = all(max(gap["losses"], gap["vectors"]) <= _CLOSE for gap in gaps)
+    verdict = f"as expected, within {_CLOSE:g}"
+    if not is_close:
+        verdict = f"NOT within {_CLOSE:g}: find out why before you use this device"
+    lines.append(f"\nIn float32 losses and vectors are {verdict}.")
     lines.append(
         f"\nBeside the CPU in float32 (losses {', '.join(f'{x:.7f}' for x in rows[0]['reference'])}"
         f"), without dropout; unit vectors of {rows[0]['terms']:,} terms, mean pooling."

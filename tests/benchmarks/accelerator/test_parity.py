@@ -23,6 +23,25 @@ def test_the_differences():
     assert parity._difference(CPU, CPU)["losses"] == parity._difference(CPU, CPU)["vectors"] == 0
 
 
+@pytest.mark.parametrize(
+    ("loss", "said"), [(4.0003, "as expected, within"), (4.0005, "NOT within")]
+)
+def test_float32_must_be_close(loss, said):
+    """bfloat16 is told without a verdict."""
+    row = {"encoder": "bert", "device": "GPU", "terms": 2, "reference": [2.0, 4.0]}
+    rows = [
+        {
+            **row,
+            "dtype": dtype,
+            "losses": [2.0, other],
+            "difference": parity._difference(CPU, found),
+        }
+        for dtype, other in (("float32", loss), ("bfloat16", 4.1))
+        for found in [SideResult(np.array([2.0, other]), CPU.vectors, "GPU")]
+    ]
+    assert f"In float32 losses and vectors are {said} 0.0001" in parity.table(rows)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_what_is_no_number_is_refused(wrong):
     losses = CPU._replace(losses=np.array([2.0, wrong]), device="GPU")

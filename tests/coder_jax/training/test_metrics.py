@@ -195,12 +195,14 @@ def test_a_start_does_not_pay_for_torch(tmp_path, repo):
 def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
     """Read by TensorBoard itself: a run was killed after step 30 and went on from step 10."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     for first, steps in ((0, (10, 20, 30)), (10, (20,))):
         board = _Board(tmp_path, first)
         for step in steps:
             board.add_scalar("loss", step + first / 100, step)
         board.close()
-    events = accumulator.EventAccumulator(str(tmp_path))
+    events = EventAccumulator(str(tmp_path))
     events.Reload()
     points = [(event.step, pytest.approx(event.value)) for event in events.Scalars("loss")]
     assert points == [(10, 10.0), (20, 20.1)]
