@@ -20,6 +20,7 @@ import functools
 import inspect
 import itertools
 import json
+import os
 import re
 import shutil
 import sys
@@ -352,7 +353,7 @@ def command_words(values: Mapping[str, Any], defaults: Any) -> list[str]:
         defaults: a class of options, or a value of one; flags whose values are these are left out.
 
     Returns:
-        flags and values; of paths that other machines do not have, the last part.
+        flags and values; of paths of this machine or of a bucket, the last part.
     """
     words = []
     for option in _options(defaults, {}):
@@ -366,9 +367,22 @@ def command_words(values: Mapping[str, Any], defaults: Any) -> list[str]:
             words.append(option.name if value else f"--no-{option.name[2:]}")
             continue
         given = value if isinstance(value, list) else [value]
-        shown = [Path(one).name if one[0] in "/~." else one for one in map(str, given) if one]
+        shown = [_last_part(one, option.kind is Path) for one in map(str, given) if one]
         words += [option.name, *shown] if shown else []
     return words
+
+
+def _last_part(word: str, is_path: bool) -> str:
+    """A path, or NAME=PATH, without its folders; hub ids and other words as they are."""
+    name, sign, path = word.rpartition("=")
+    if is_path or (re.match("[/~.]|.*/", path) and not is_hub_id(path)):
+        return f"{name}{sign}{os.path.basename(os.path.abspath(path))}"
+    return word
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name is a hub id, not a folder of this machine."""
+    return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
 
 
 def _read(

@@ -29,13 +29,14 @@ Examples:
 
 from __future__ import annotations
 
+import json
 import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from data_pipeline.files.identity import ORIGIN
+from data_pipeline.files.identity import PROVENANCE
 from data_pipeline.flags import Flag, command_words
 from data_pipeline.process import BadInput
 
@@ -172,17 +173,22 @@ def _commands(run: SavedRun) -> list[str]:
     """The commands that build the dataset of a run and train it again, as far as run.json says."""
     from coder_jax.systems.recipes import RECIPES
 
-    config = run.identity["config"]
-    if config["recipe"] not in RECIPES:  # it is in a file of the user's
-        return []
-    origin = run.identity.get("dataset", {}).get(ORIGIN, {})
-    optimizer = dict(config["optimizer"])
-    if optimizer.get("epochs"):
-        del optimizer["steps"]
-    words = command_words({**config, "optimizer": optimizer}, RECIPES[config["recipe"]]())
-    train = ["python", "-m", "coder_jax", "train", "--recipe", config["recipe"], *words]
-    train += ["--data", "DATASET", "--out", "RUN"]
-    return [*filter(None, [origin.get("command")]), shlex.join(train)]
+    made = run.identity.get("dataset", {}).get(PROVENANCE, {})
+    commands = [made["command"]] if "command" in made else []
+    config = json.loads(json.dumps(run.identity["config"]))
+    # A recipe may be in a file of the user's; what was made longer had another rate before.
+    if config["recipe"] not in RECIPES or "extended" in run.identity:
+        return commands
+    optimizer, model = config["optimizer"], config["system"].get("model", {})
+    steps, epochs = optimizer.pop("steps"), optimizer.pop("epochs", 0.0)
+    length = ["--epochs", f"{epochs:g}"] if epochs else ["--steps", str(steps)]
+    length += ["--warmup-steps", f"{optimizer.pop('warmup_steps'):g}"]
+    encoder = run.identity["start"].get("encoder", {})
+    if "init" in model:
+        model["init"] = encoder.get("base_model") or model["init"]
+    words = command_words(config, RECIPES[config["recipe"]]())
+    train = ["python", "-m", "coder_jax", "train", "--recipe", config["recipe"], *words, *length]
+    return [*commands, shlex.join([*train, "--data", "DATASET", "--out", "RUN"])]
 
 
 def _weight(text: str) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from coder_jax.devices.hosts import log
 from coder_jax.export.relations import KINDS, ExportedRelations
 from coder_jax.models.hf_files import OF_NAMES, EncoderSettings
+from data_pipeline.flags import is_hub_id
 from data_pipeline.terminology.cleaning import IN_WORDS
 
 _POOLING_IN_WORDS = {
@@ -155,11 +156,6 @@ def read_card(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def is_hub_id(name: str) -> bool:
-    """Whether a name is a hub id, not a folder of the training machine."""
-    return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
-
-
 def _hub_languages(languages: Sequence[str]) -> list[str]:
     """The languages under the hub's names; unknown ones are left out."""
     return [_LANGUAGES[name][1] for name in languages if name in _LANGUAGES]
@@ -211,10 +207,10 @@ def markdown_table(values: Mapping[str, Any] | str | None, dataset_hash: str | N
 
 
 def _block(commands: Sequence[str] | None) -> str:
-    """Commands as code; names in capitals are explained."""
+    """Commands as code, and what to change in them."""
     if not commands:
         return ""
-    told = "In place of names in capitals, and of files named here, give your own paths."
+    told = "Give your own paths in place of DATASET, RUN, and the files and folders named here."
     return "\n".join([told, "", "```bash", *commands, "```"])
 
 

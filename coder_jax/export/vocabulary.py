@@ -28,7 +28,7 @@ from coder_jax.export.folder import (
     unreported,
     write_model,
 )
-from coder_jax.export.model_card import LICENSE, is_hub_id, markdown_table, read_card, section
+from coder_jax.export.model_card import LICENSE, markdown_table, read_card, section
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
     EncoderSettings,
@@ -54,6 +54,7 @@ from data_pipeline.dataset.vocabulary import WordPieceVocabulary, with_pieces_al
 from data_pipeline.files.buckets import in_bucket
 from data_pipeline.files.identity import ENCODER, read_json, read_json_value, typed
 from data_pipeline.files.whole import whole_folder
+from data_pipeline.flags import is_hub_id
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 

@@ -829,6 +829,7 @@ def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
             "concepts": f"{dataset.counts.concepts:,}",
             "terms": f"{dataset.counts.terms:,}",
             "cleaning": dataset.cleaning,
+            **dataset.provenance.license_row(),
             "vectors of words": f"skip-grams ({vectors.variant}), hash {vectors.content_hash[:12]}",
         },
     }

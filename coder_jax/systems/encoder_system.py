@@ -39,7 +39,7 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import hash_arrays
 from coder_jax.evaluation.normalization import HeldOut
 from coder_jax.export.folder import export_encoder, try_export
-from coder_jax.export.model_card import LICENSE, is_hub_id, read_card
+from coder_jax.export.model_card import LICENSE, read_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.bert import Bert, Structure, merge_encoder, split_encoder
 from coder_jax.models.bert_config import BertConfig, encoder_flops
@@ -98,6 +98,7 @@ from data_pipeline.dataset.tokenizer import (
 )
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
+from data_pipeline.flags import is_hub_id
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
@@ -467,10 +468,6 @@ class EncoderSystem(System):
         """The facts about the data for the model card, from run.json."""
         by_language = dataset.counts.terms_by_language
         languages = [f"{code} {terms:,}" for code, terms in by_language.items() if terms]
-        licensed: dict[str, list[str]] = {}
-        for vocabulary, license in (dataset.origin.licenses or {}).items():
-            licensed.setdefault(license, []).append(vocabulary)
-        licenses = [f"{', '.join(names)}: {license}" for license, names in licensed.items()]
         return {
             "terminology": f"{dataset.name} {dataset.release}",
             "concepts": f"{dataset.counts.concepts:,}",
@@ -479,7 +476,7 @@ class EncoderSystem(System):
             "triplets": f"{dataset.counts.triplets:,}",
             "relations": len(dataset.relations),
             "cleaning": dataset.cleaning,
-            **({"licenses, as its files say": "; ".join(licenses)} if licenses else {}),
+            **dataset.provenance.license_row(),
         }
 
     @property

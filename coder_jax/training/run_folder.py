@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -288,11 +289,24 @@ class AnyDataOfRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
-    """What run.json says of how its data was made; nothing where that was not recorded."""
+class Provenance:
+    """What run.json says of how its dataset was made; nothing where that was not recorded.
 
-    licenses: dict[str, str] | None = None
-    command: str | None = None
+    Attributes:
+        licenses: what the source's files say of the license of each vocabulary.
+        command: that builds the dataset.
+    """
+
+    licenses: dict[str, str] = dataclasses.field(default_factory=dict)
+    command: str = ""
+
+    def license_row(self) -> dict[str, str]:
+        """The row of a model card with the licenses; none where none is known."""
+        licensed: dict[str, list[str]] = {}
+        for vocabulary, license in self.licenses.items():
+            licensed.setdefault(license, []).append(vocabulary)
+        words = [f"{', '.join(names)}: {license}" for license, names in licensed.items()]
+        return {"licenses, as its files say": "; ".join(words)} if words else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +315,7 @@ class DataOfRun(AnyDataOfRun):
 
     counts: Counts
     relations: list[str]
-    origin: Origin = Origin()
+    provenance: Provenance = Provenance()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,7 +394,8 @@ _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 def identity(
     config: Mapping[str, Any], data: Mapping[str, Any], start: StartOfRun | RunJson
 ) -> RunJson:
-    """What must not change when a run resumes: all but where and how it is carried out.
+    """What must not change when a run resumes: all but where and how it is carried out; and the
+    provenance of its data.
 
     Args:
         config: of the run, as JSON; its `run` does not count.

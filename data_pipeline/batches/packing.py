@@ -12,7 +12,7 @@ import numpy as np
 
 from data_pipeline.batches.spec import RowPlan, StepCut, StepSpec
 from data_pipeline.dataset.tokenizer import load_tokenizer
-from data_pipeline.files.identity import ORIGIN
+from data_pipeline.files.identity import PROVENANCE
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -271,15 +271,16 @@ AHEAD = 4  # steps
 def identity_of(manifest: Any) -> dict[str, Any]:
     """What a run says of the data of a manifest; plain JSON.
 
-    All but the origin must be the same when it goes on.
+    All but the provenance must be the same when it goes on.
     """
     of_dataset = ("name", "release", "cleaning", "counts", "relations", "content_hash")
     of_tokenizer = ("hash", "max_length")
+    made = {name: getattr(manifest, name, None) for name in ("licenses", "command")}
     values: dict[str, Any] = msgspec.to_builtins(
         {
             "dataset": {
                 **{name: getattr(manifest, name) for name in of_dataset},
-                ORIGIN: {name: getattr(manifest, name, None) for name in ("licenses", "command")},
+                PROVENANCE: {name: said for name, said in made.items() if said},
             },
             "tokenizer": {name: getattr(manifest.tokenizer, name) for name in of_tokenizer},
         }

@@ -268,9 +268,7 @@ def _manifest(
         cleaning=options.cleaning,
         languages=terminology.languages,
         vocabularies=terminology.vocabularies,
-        licenses={
-            name: said for name, said in source.licenses.items() if name in terminology.vocabularies
-        },
+        licenses=_licenses(terminology),
         relations=terminology.relation_labels,
         semantic_types=terminology.semantic_types,
         counts=_counts(terminology, shards),
@@ -296,6 +294,15 @@ def _manifest(
         },
         shards=[msgspec.convert(shard, Shard, from_attributes=True) for shard in shards],
     )
+
+
+def _licenses(terminology: Terminology) -> dict[str, str]:
+    """The licenses of the vocabularies that were kept, as far as the files say them."""
+    table = terminology.source.licenses
+    if table is None:
+        return {}
+    kept = table.filter(pl.col("source").is_in(terminology.vocabularies)).sort("source")
+    return dict(kept.collect(engine="streaming").iter_rows())
 
 
 def _counts(terminology: Terminology, shards: Sequence[DescribedShard]) -> Counts:

@@ -290,6 +290,13 @@ class _Tables:
             return self.typedef_names[typedef].replace(" ", "_")
         return typedef
 
+    def _license_of(self, atoms: pl.DataFrame) -> pl.LazyFrame | None:
+        """That of the vocabulary of most names, as others are imported."""
+        if not self.license:
+            return None
+        own = atoms["source"].mode().sort()[:1]
+        return pl.LazyFrame({"source": own, "license": [self.license]})
+
     def source(self, path: Path, release: str | None) -> Source:
         atoms = pl.DataFrame(
             self.atoms,
@@ -323,5 +330,5 @@ class _Tables:
             retired=retired.unique().sort(RETIRED),
             xrefs=xrefs.unique().sort("cui", "xref"),
             warnings=notes,
-            licenses=dict.fromkeys(atoms["source"], self.license) if self.license else {},
+            licenses=self._license_of(atoms),
         )

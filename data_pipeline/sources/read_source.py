@@ -279,6 +279,7 @@ def _read_folder(
     parts = [*ontologies, *tables]
     relations = [one.relations for one in parts if one.relations is not None]
     types = [one.types for one in parts if one.types is not None]
+    licenses = [one.licenses for one in parts if one.licenses is not None]
     return Source(
         name="+".join(names),
         release=", ".join(dict.fromkeys(one.release for one in ontologies)),
@@ -289,7 +290,7 @@ def _read_folder(
         retired=retired.unique().sort(RETIRED),
         xrefs=pl.concat([one.xrefs for one in ontologies]).unique().sort("cui", "xref"),
         warnings=tuple(line for one in parts for line in one.warnings),
-        licenses={name: said for one in parts for name, said in one.licenses.items()},
+        licenses=pl.concat(licenses) if licenses else None,
     )
 
 

@@ -229,11 +229,10 @@ def _atoms(table: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _licenses(table: pl.LazyFrame) -> dict[str, str]:
+def _licenses(table: pl.LazyFrame) -> pl.LazyFrame:
     """The source restriction level of each vocabulary, which the license of the UMLS explains."""
-    levels = table.group_by("SAB").agg(pl.col("SRL").max()).filter(pl.col("SRL") != "")
-    found = levels.sort("SAB").collect(engine="streaming")
-    return {name: f"UMLS, restriction level {level}" for name, level in found.iter_rows()}
+    levels = table.group_by(source="SAB").agg(pl.col("SRL").max()).filter(pl.col("SRL") != "")
+    return levels.select("source", license="UMLS, restriction level " + pl.col("SRL"))
 
 
 def _relations(table: pl.LazyFrame) -> pl.LazyFrame:

@@ -43,8 +43,8 @@ class Source:
         (true where the file says that the successor is the same concept under a new identifier).
         What follows from several rows, `terminology.retired_cuis` says.
       xrefs: cui and xref, the cross-references to other vocabularies ("UMLS:C0000001").
-      licenses: what the files say of the license of a vocabulary; those of which they say nothing
-        are not in it.
+      licenses: source and license, what the files say of a vocabulary's license; None where they
+        say nothing.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Source:
         default_factory=lambda: pl.DataFrame(schema={"cui": pl.String, "xref": pl.String})
     )
     warnings: tuple[str, ...] = ()
-    licenses: dict[str, str] = field(default_factory=dict)
+    licenses: pl.LazyFrame | None = None
 
 
 # -------------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Flags: a frozen dataclass is filled from words, and `--help` tells of its fields."""
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 
-from data_pipeline.flags import Flag, parsed
+from data_pipeline.flags import Flag, command_words, parsed
 from data_pipeline.process import BadInput
 
 
@@ -65,6 +66,30 @@ def test_types_say_how_words_become_values():
     assert toy("--terms", "c", "--terms", "d", "e").terms == (Path("c"), Path("d"), Path("e"))
     assert toy("--rate=3", "--lang", "A,B", "--lang", "C").languages == ("A", "B", "C")
     assert parsed(Toy, NEEDED)[1] is False and parsed(Toy, [*NEEDED, "--quiet"])[1] is True
+
+
+def test_values_are_told_as_words_without_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "bert").mkdir(parents=True)
+    given = "--pair a b --terms lists/x.tsv . --folds --languages GER,FRE --rate 0.5".split()
+    values = json.loads(json.dumps(dataclasses.asdict(toy(*given)), default=str))
+    for model, shown in {
+        "models/bert": "bert",
+        "org/bert": "org/bert",
+        "s3://ours/bert": "bert",
+        "ncbi=/home/me/x y": "ncbi=x y",
+        "~/bert": "bert",
+        "1/5": "1/5",
+    }.items():
+        words = command_words({**values, "model": model}, Toy)
+        assert " ".join(words) == (
+            f"--model {shown} --out o --terms x.tsv {tmp_path.name} --pair a b --folds "
+            "--languages GER FRE"
+        )
+    again = toy(*words, kind=Toy)
+    assert again.pair == ("a", "b") and again.folds and again.languages == ("GER", "FRE")
+    without = {"folds": False, "languages": []}
+    assert command_words(without, dataclasses.replace(toy(), folds=True)) == ["--no-folds"]
 
 
 def test_a_flag_of_one_word_leaves_the_argument_that_has_none():

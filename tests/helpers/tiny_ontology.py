@@ -10,7 +10,8 @@ def write_ontology(path: Path, classes: int = 2500) -> Path:
 
     More than two blocks of the store by default.
     """
-    frames = ["format-version: 1.2\ndata-version: 7\nontology: tiny\n"]
+    header = "format-version: 1.2\ndata-version: 7\nontology: tiny\n"
+    frames = [header + "property_value: terms:license https://example.org/tiny\n"]
     for i in range(classes):
         lines = [f"[Term]\nid: T:{i:05d}\nname: pain of limb {i}"]
         if i % 3:

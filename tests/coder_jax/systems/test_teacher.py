@@ -419,6 +419,7 @@ def test_the_flags_train_with_it(folder, model, tmp_path):
     assert main([str(word) for word in export]) == 0
     card = (tmp_path / "export" / "README.md").read_text()
     assert "vectors of v.npy, weight 0.5, temperature 0.05" in card
+    assert "| licenses, as its files say | T: https://example.org/tiny |" in card
     built, trained = re.search(r"```bash\n(.*)\n(.*)\n```", card).groups()
     assert built.startswith("python -m data_pipeline.build --source ") and str(folder) not in card
     again = shlex.split(trained)[4:]

@@ -194,7 +194,6 @@ def test_a_start_does_not_pay_for_torch(tmp_path, repo):
 
 def test_tensorboard_shows_the_curves_without_what_was_taken_again(tmp_path):
     """Read by TensorBoard itself: a run was killed after step 30 and went on from step 10."""
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for first, steps in ((0, (10, 20, 30)), (10, (20,))):

@@ -80,8 +80,10 @@ def test_names_and_exact_synonyms(hands):
 )
 def test_the_license_in_the_header(written, license, tmp_path):
     path = tmp_path / "hands.obo"
-    path.write_text(HANDS.replace("ontology: hands", f"property_value: {written}\nontology: hands"))
-    assert read_obo(path).licenses == ({"A": license} if license else {})
+    text = HANDS.replace("ontology: hands", f"property_value: {written}\nontology: hands")
+    path.write_text(f"{text}\n[Term]\nid: B:1\nname: imported from another ontology\n")
+    found = read_obo(path).licenses
+    assert found is None if license is None else found.collect().rows() == [("A", license)]
 
 
 def test_other_scopes_on_request(hands):

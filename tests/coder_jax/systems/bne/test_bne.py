@@ -242,6 +242,10 @@ def test_the_checkpoint_of_the_best_development_score_is_exported(
     assert card["recipe"]["checkpoint"] == "the best so far by development/acc@1: 0.5"
     assert card["recipe"]["development sets"] == "ncbi, own"
     assert card["results"] == [{"benchmark": "development sets, step 4", "acc@1": 0.5}]
+    told = {"provenance": {"licenses": {"A": "CC0", "B": "MIT", "C": "CC0"}}}
+    changed = {**saved.identity, "dataset": {**saved.identity["dataset"], **told}}
+    licensed = _describe_names(system, dataclasses.replace(saved, identity=changed))["data"]
+    assert licensed["licenses, as its files say"] == "A, C: CC0; B: MIT"
     out = tmp_path / "out"
     assert main(["export", "--checkpoint", str(tmp_path / "run"), "--out", str(out)]) == 0
     assert "| checkpoint | the best so far by development/acc@1: 0.5 |" in (
