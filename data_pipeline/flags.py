@@ -367,6 +367,7 @@ def command_words(values: Mapping[str, Any], defaults: Any) -> list[str]:
             words.append(option.name if value else f"--no-{option.name[2:]}")
             continue
         given = value if isinstance(value, list) else [value]
+        given = [int(one) if isinstance(one, float) and one % 1 == 0 else one for one in given]
         shown = [_last_part(one, option.kind is Path) for one in map(str, given) if one]
         words += [option.name, *shown] if shown else []
     return words

@@ -87,10 +87,11 @@ def test_the_command_in_the_manifest_builds_it_again(model, tmp_path, monkeypatc
     write_release(tmp_path / "META")
     words = ["--source", str(tmp_path / "META"), "--tokenizer", str(model), "--max-length", "9"]
     words += ["--sources", "ENG=MSH,SNOMEDCT_US", "FRE=MSHFRE", "--relations", "CHD|*", "PAR|*"]
-    words += ["--languages", "ENG", "FRE", "--keep-suppressed", "--hold-out", "0.5", "--seed", "3"]
+    words += ["--languages", "ENG", "FRE", "--keep-suppressed", "--hold-out", "1", "--seed", "3"]
     assert main([*words, "--out", str(tmp_path / "first")]) == 0
     first = open_dataset(tmp_path / "first").manifest
     assert str(tmp_path) not in first.command and "'CHD|*' 'PAR|*'" in first.command
+    assert "--hold-out 1 " in first.command
     again = shlex.split(first.command)
     assert again[:3] == ["python", "-m", "data_pipeline.build"]
     again[again.index("--tokenizer") + 1] = str(model)
