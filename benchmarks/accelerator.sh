@@ -10,10 +10,10 @@
 #       Then, where OUT was copied to: measures for at most nine minutes and writes
 #       OUT/accelerator.json, the tables OUT/accelerator.md and OUT/accelerator.log. The parts: step
 #       and vectors as on the CPU; train steps beside their peers; large groups with and without
-#       --cache-chunks; encoding and search; memory planned and used; fused attention; flags of XLA.
+#       --cache-chunks; encoding and search; memory planned and used; flags of XLA.
 #       Each has a process and a time limit of its own: what fails or lacks a package costs only
 #       itself, and the file says why.
-#   bash benchmarks/accelerator.sh OUT --parts search attention flags
+#   bash benchmarks/accelerator.sh OUT --parts search flags
 #       Some parts alone, such as those that found no time; the others stay in the file as they are.
 #   bash benchmarks/accelerator.sh OUT --small
 #       Everything tiny, to see in a minute or two that it runs, on a CPU too; results go to

@@ -12,7 +12,7 @@ from pathlib import Path
 DEVICE, MODELS = "device", "models"
 KINDS = (
     *(DEVICE, MODELS, "parity", "train_step", "group", "encode"),
-    *("search", "memory", "attention", "flags"),
+    *("search", "memory", "flags"),
 )
 # Each differs from XLA's default in jaxlib 0.10, where Triton GEMMs (of any shape), all kinds of
 # command buffers (CUDA graphs) and autotuning at level 4 are on, and the others off.
@@ -77,7 +77,6 @@ class Sizes:
     encode: tuple[str, ...]
     search: tuple[str, ...]
     step: tuple[str, ...]
-    attention: tuple[str, ...]
     flags: tuple[str, ...]
     large_groups: tuple[tuple[int, int], ...]  # (pairs, chunks), each tried in a process of its own
 
@@ -92,7 +91,6 @@ FULL = Sizes(
     search=("--num-keys", "500000", "--width", "768", "--k", "10", "--num-queries", "1", "2000")
     + ("--rounds", "3", "--limit-seconds", "0.3"),
     step=("--rounds", "3", "--steps", "20", "--batches", "1"),
-    attention=("--rounds", "5", "--calls", "50"),
     flags=_FLAGS,
     large_groups=((4_096, 1), (4_096, 16), (8_192, 1), (8_192, 32)),
 )
@@ -105,7 +103,6 @@ SMALL = Sizes(
     search=("--num-keys", "2000", "--width", "64", "--k", "10", "--num-queries", "1", "32")
     + ("--rounds", "1", "--limit-seconds", "0.05"),
     step=("--rounds", "1", "--steps", "1", "--batches", "1"),
-    attention=("--rounds", "1", "--calls", "2"),
     flags=(_FLAGS[0], _UNKNOWN_FLAG),
     large_groups=((8, 1), (8, 2)),
 )
@@ -227,18 +224,6 @@ class Maker:
             spare=True,
         )
 
-    def attention(self) -> MeasuredPart:
-        """Fused attention, compared with ours."""
-        return MeasuredPart(
-            name="attention",
-            kind="attention",
-            module="accelerator.attention",
-            arguments=(*self.batches, "--shapes", *self.sizes.shapes, *self.sizes.attention),
-            expected=60,
-            most=150,
-            spare=True,
-        )
-
     def large_group(
         self, shape: str, pairs: int, chunks: int, *, spare: bool = False
     ) -> MeasuredPart:
@@ -294,7 +279,6 @@ def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart
         maker.encode(last, "bfloat16", spare=True),
         maker.search(),
         maker.step(last, "bfloat16", spare=True),
-        maker.attention(),
     ]
     # Of the small encoder: what is asked is above all by how much a flag shortens a compilation.
     flags = [maker.step(last, "bfloat16", spare=True, flag=flag) for flag in maker.sizes.flags]

@@ -15,7 +15,6 @@ _TITLES = {
     "encode": "Terms to vectors beside sentence-transformers",
     "search": "Search",
     "memory": "Memory and compilation",
-    "attention": "Fused attention",
     "flags": "Flags of XLA",
 }
 # The function that writes the table of a kind, from its rows or its single row.
@@ -28,7 +27,6 @@ _MODULES = {
     "encode": "encode",
     "search": "search",
     "memory": "accelerator.step",
-    "attention": "accelerator.attention",
     "flags": "accelerator.step",
 }
 _ONE_ROW = ("train_step",)

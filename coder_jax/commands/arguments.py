@@ -349,20 +349,12 @@ class RankerOptions:
             "candidates (the paper), or 1 - d / the largest (its code)"
         ),
     ] = "sum"
-    fourth_above: Annotated[
-        float,
-        Flag(
-            "where a ranker predicts three concepts or more, add those after the third that score "
-            "above this",
-            "SCORE",
-        ),
-    ] = 0.8
 
     def ranking(self, fusion: Fusion) -> Choice:
         """How recall and rank become answers."""
         from coder_jax.systems.recall_rank.ranking import Choice
 
-        return Choice(fusion=fusion, form=self.recall_score, threshold=self.fourth_above)
+        return Choice(fusion=fusion, form=self.recall_score)
 
 
 def generators_of(

@@ -20,7 +20,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    Protocol,
     Self,
 )
 
@@ -88,7 +87,7 @@ from coder_jax.training.system import (
 from data_pipeline import process
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
-from data_pipeline.batches.spec import BatchSource, StepCut, StepSpec, check_least, check_rate
+from data_pipeline.batches.spec import BatchSource, StepCut, check_least, check_rate
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import (
     load_tokenizer,
@@ -754,32 +753,6 @@ def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> O
 # The export of a trained encoder: the folder, its relations, the model card.
 
 
-class DescribedSystem(Protocol):
-    """A system that learns from a dataset, with a description of its training for the card."""
-
-    title: ClassVar[str]
-    paper: ClassVar[str]
-
-    @property
-    def content(self) -> type[Run]:
-        """As `System.content`."""
-        ...
-
-    @property
-    def batch(self) -> StepSpec:
-        """The settings of a batch."""
-        ...
-
-    @property
-    def best(self) -> str | None:
-        """As `System.best`."""
-        ...
-
-    def hyperparameters(self) -> dict[str, Any]:
-        """The system's own settings, for the model card."""
-        ...
-
-
 def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
     """The encoder of a run, its relations, and the facts for its card."""
     relations = _trained_relations(run)
@@ -876,8 +849,13 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
 _SCORED = {"heldout": "held-out terms", "development": "development sets"}
 
 
-def run_summary(system: DescribedSystem, run: SavedRun) -> dict[str, Any]:
-    """The facts for the card of any system with a dataset, whether it has a BERT or not."""
+def run_summary(system: Any, run: SavedRun) -> dict[str, Any]:
+    """The facts for the card of any system with a dataset, whether it has a BERT or not.
+
+    Args:
+        system: has title, paper, batch and hyperparameters, as an `EncoderSystem` has them.
+        run: one of it.
+    """
     saved: Any = run.described(system.content)
     config, batch = saved.config, system.batch
     # Mentions have none.

@@ -229,17 +229,12 @@ def best_step(out: Path) -> int:
     Raises:
         BadInput: if the newest checkpoint, which tells it, cannot be read, or tells none.
     """
-    folder = _checkpoint_folder(out) / str(saved_steps(out)[-1])
-    try:
-        best = _or_damaged(lambda: _read_json_item(folder, "notes")).get("best")
-    except _Damaged as damage:
-        raise BadInput(
-            f"checkpoint {folder} cannot be read: {damage}; name another step"
-        ) from damage
+    newest = saved_steps(out)[-1]
+    best = _read_text(out, newest, "notes").get("best")
     if best is None or best[0] not in saved_steps(out):
         raise BadInput(
-            f"checkpoint {folder} tells no best one: the run was not scored yet. Let it go on to "
-            "its next scores (--eval-steps), or name a step of "
+            f"checkpoint {_checkpoint_folder(out) / str(newest)} tells no best one: the run was "
+            "not scored yet. Let it go on to its next scores (--eval-steps), or name a step of "
             f"{', '.join(map(str, saved_steps(out)))}"
         )
     return best[0]
@@ -251,13 +246,7 @@ def read_params(out: Path, step: int) -> dict[str, Any]:
     Raises:
         BadInput: if they cannot be read, or are not what was saved.
     """
-    folder = _checkpoint_folder(out) / str(step)
-    try:
-        return _read_item(folder, "params")
-    except _Damaged as damage:
-        raise BadInput(
-            f"checkpoint {folder} cannot be read: {damage}; take another step"
-        ) from damage
+    return _read_of(out, step, lambda folder: _read_item(folder, "params"))
 
 
 def read_extra(out: Path, step: int) -> Any:
@@ -266,13 +255,7 @@ def read_extra(out: Path, step: int) -> Any:
     Raises:
         BadInput: if it cannot be read, or is not what was saved.
     """
-    folder = _checkpoint_folder(out) / str(step)
-    try:
-        return _read_item(folder, "rest")["extra"]
-    except _Damaged as damage:
-        raise BadInput(
-            f"checkpoint {folder} cannot be read: {damage}; take another step"
-        ) from damage
+    return _read_of(out, step, lambda folder: _read_item(folder, "rest")["extra"])
 
 
 def read_saved_identity(out: Path, step: int) -> dict[str, Any]:
@@ -295,9 +278,14 @@ def read_notes(out: Path, step: int) -> Notes:
 
 def _read_text(out: Path, step: int, item: str) -> dict[str, Any]:
     """An item of a checkpoint that is JSON; BadInput if it cannot be read."""
+    return _read_of(out, step, lambda folder: _or_damaged(lambda: _read_json_item(folder, item)))
+
+
+def _read_of(out: Path, step: int, read: Callable[[Path], Any]) -> Any:
+    """What `read` finds in the folder of a checkpoint; BadInput if it is damaged."""
     folder = _checkpoint_folder(out) / str(step)
     try:
-        return _or_damaged(lambda: _read_json_item(folder, item))
+        return read(folder)
     except _Damaged as damage:
         raise BadInput(
             f"checkpoint {folder} cannot be read: {damage}; take another step"

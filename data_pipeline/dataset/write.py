@@ -36,7 +36,7 @@ from data_pipeline.dataset.store import (
 )
 from data_pipeline.dataset.tokenizer import WordPieces, cut
 from data_pipeline.files.identity import DATASET, read_json, typed, write_identity
-from data_pipeline.files.whole import OLD, leftovers, replace_folder, write_json, written_whole
+from data_pipeline.files.whole import OLD, beside, replace_folder, write_json, written_whole
 from data_pipeline.process import BadInput, Progress, progress_bar
 from data_pipeline.quiet_tensorflow import tf
 from data_pipeline.terminology.terminology import Terminology, offsets
@@ -319,4 +319,5 @@ def tidy(out: Path) -> None:
 
 def left_by_finish(out: Path) -> list[Path]:
     """The files that `tidy` removes: descriptions of shards, and a replaced older dataset."""
-    return [*out.glob("*.tfrecord-*.json"), *leftovers(out, OLD)]
+    old = beside(out, OLD)
+    return [*out.glob("*.tfrecord-*.json"), *([old] if old.is_dir() else [])]

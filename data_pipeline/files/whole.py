@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import glob
 import json
 import math
 import os
-import re
 import shutil
 import stat
 import sys
@@ -130,8 +128,6 @@ def _copy_to_stream(file: Path, stream: Path) -> None:
 # Hidden names beside a folder NAME during writing: .NAME.partial is the new folder, .NAME.old the
 # one that it replaces, and the writing process holds .NAME.lock.
 PARTIAL, OLD, LOCK = "partial", "old", "lock"
-# Names left by older versions of coder_jax, which contain the process's number.
-_OF_A_PROCESS = re.compile(r"(partial|old|replaced)-(\d+)")
 
 
 @contextmanager
@@ -180,7 +176,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     partial = beside(folder, PARTIAL)
     with _only_writer(folder):
         recover_folder(folder)
-        _remove_leftovers(folder, PARTIAL)
+        shutil.rmtree(partial, ignore_errors=True)  # of a writer that was killed
         try:
             partial.mkdir()
             yield partial
@@ -189,7 +185,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             recover_folder(folder)
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        _remove_leftovers(folder, OLD)
+        shutil.rmtree(beside(folder, OLD), ignore_errors=True)
 
 
 def beside(folder: Path, what: str) -> Path:
@@ -244,35 +240,6 @@ def recover_folder(folder: Path) -> None:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 return
             raise
-
-
-def _remove_leftovers(folder: Path, what: str) -> None:
-    """Remove leftovers of killed writers of `folder`; only for the process that holds its lock."""
-    for found in leftovers(folder, what):
-        shutil.rmtree(found, ignore_errors=True)
-
-
-def leftovers(folder: Path, what: str) -> list[Path]:
-    """The partial (PARTIAL) or replaced (OLD) folders that killed writers of `folder` left."""
-    found = [path for path in [beside(folder, what)] if path.is_dir()]
-    for path in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*")):
-        match = _OF_A_PROCESS.fullmatch(path.name.removeprefix(f".{folder.name}."))
-        if match and (match[1] == PARTIAL) == (what == PARTIAL) and not _is_running(int(match[2])):
-            found.append(path)
-    return found
-
-
-def _is_running(process: int) -> bool:
-    """Whether this machine runs another process with that number."""
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 @contextmanager

@@ -79,14 +79,14 @@ def test_all_parts_are_kept_with_the_machine(prepared, ran, capsys):
 
 
 def test_what_fails_costs_itself_and_what_needs_it(prepared, ran):
-    ran[1].update({"models": "no flax", "search": "no rival"})
+    ran[1].update({"models": "no flax"})
     out = prepared.parent
-    assert command.main([str(out), "--small"]) == 0  # attention needs no models
+    assert command.main([str(out), "--small"]) == 0  # search needs no models
     rows = read(out)
-    assert rows["search"]["missing"] == "no rival" and rows["search"]["rows"] == []
+    assert rows["models"]["missing"] == "no flax" and rows["models"]["rows"] == []
     assert rows["parity, tiny"]["missing"] == "models is missing: no flax"
-    assert "parity, tiny" not in ran[0] and rows["attention"]["missing"] is None
-    ran[1].update(attention="no memory")
+    assert "parity, tiny" not in ran[0] and rows["search"]["missing"] is None
+    ran[1].update(search="no memory")
     assert command.main([str(out), "--small"]) == 1  # nothing was measured
     assert read(out) == rows, "what was there stays"
 
@@ -98,7 +98,7 @@ def test_some_parts_alone_keep_the_others(prepared, ran):
     ran[1].update(search="no rival")
     assert command.main([str(out), "--small", "--parts", "parity", "search"]) == 0
     assert ran[0] == ["device", "models", "parity, tiny", "search"]
-    assert read(out)["attention"]["missing"] is None and read(out)["search"]["missing"]
+    assert read(out)["train step, tiny"]["missing"] is None and read(out)["search"]["missing"]
     keep_rows(out / "accelerator_small.json", [{"part": "of another version"}], ("part",))
     assert command.main([str(out), "--small"]) == 0  # all anew
     assert "of another version" not in read(out)
@@ -233,7 +233,5 @@ def test_all_of_it_at_its_smallest(repo, tmp_path, hpo_path, minilm_path):
     assert plain["losses"] == pytest.approx(cached["losses"], rel=1e-2)
     (flag,) = rows["xla_gpu_enable_triton_gemm=false"]["rows"]
     assert flag["flags"] == "xla_gpu_enable_triton_gemm=false"
-    refused = {row["way"]: row["refused"] for row in rows["attention"]["rows"]}
-    assert refused["jax.nn by cuDNN"] and not refused["ours"]
     page = (tmp_path / "out" / "accelerator_small.md").read_text()
-    assert "## Train step beside PyTorch" in page and "## Fused attention" in page
+    assert "## Train step beside PyTorch" in page and "## Flags of XLA" in page

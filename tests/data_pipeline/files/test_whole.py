@@ -293,23 +293,6 @@ def test_a_folder_under_a_name_of_its_own(tmp_path):
     assert content(folder) == AFTER and names(tmp_path) == ["folder"]
 
 
-def test_what_processes_of_earlier_versions_left_goes_once_they_are_gone(tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    kept = [f".folder.partial-{os.getppid()}", ".folder.old-x", ".folder2.old-1", ".folder.mine"]
-    for name in (
-        *kept,
-        f".folder.partial-{ended.pid}",
-        f".folder.old-{ended.pid}",
-        f".folder.replaced-{ended.pid}",
-        f".folder.old-{os.getpid()}",
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "large").touch()
-    write(tmp_path / "folder", "after")
-    assert names(tmp_path) == sorted([*kept, "folder"])
-
-
 def test_file_systems_without_locks(tmp_path, monkeypatch):
     def no_lock(path, *, shared=False):
         raise OSError(38, "Function not implemented")
