@@ -171,7 +171,6 @@ def embed_terms(
     max_length: int,
     attend_padding: bool = False,
     unit: bool = True,
-    rows: int | None = None,
     progress: bool = False,
 ) -> np.ndarray:
     """Encodes terms; float32 [n, D], in the order of `terms`, aligned for `search`.
@@ -185,7 +184,6 @@ def embed_terms(
       attend_padding: pad each term to `max_length` and let it attend to the padding, as the
         published CODER checkpoints were trained and evaluated. Slower; only for those.
       unit: vectors of length 1; else as they come out of the pooling.
-      rows: packed rows per device and batch; chosen for the machine if None.
       progress: show a progress bar on stderr.
 
     Raises:
@@ -202,7 +200,6 @@ def embed_terms(
             max_length=max_length,
             attend_padding=attend_padding,
             unit=unit,
-            rows=rows,
             bar=bar,
         )
 
@@ -277,7 +274,6 @@ def embed_chunks(
     max_length: int,
     attend_padding: bool = False,
     unit: bool = True,
-    rows: int | None = None,
     bar: Progress | None = None,
 ) -> Iterator[np.ndarray]:
     """As `embed_terms`, for each of many lists of terms in turn.
@@ -315,9 +311,7 @@ def embed_chunks(
         while (tokenized := upcoming.result()) is not None:
             upcoming = background.submit(tokenize_next)
             tokens, start, slots = tokenized
-            vectors = embed_tokens(
-                placed, tokens, start, pooling=pooling, unit=unit, rows=rows, bar=bar
-            )
+            vectors = embed_tokens(placed, tokens, start, pooling=pooling, unit=unit, bar=bar)
             if bar is not None:
                 bar.update(len(slots) - len(vectors))
             yield vectors if len(vectors) == len(slots) else vectors[slots]
@@ -347,7 +341,6 @@ def embed_tokens(
     *,
     pooling: str,
     unit: bool = True,
-    rows: int | None = None,
     bar: Progress | None = None,
 ) -> np.ndarray:
     """As `embed_terms`, for terms that are already tokenized.
@@ -359,8 +352,7 @@ def embed_tokens(
       bar: a progress bar that counts terms.
     """
     mesh, graph, params, width = placed
-    if rows is None:
-        rows = _ROWS_CPU if mesh.devices[0].platform == "cpu" else _ROWS_ACCELERATOR
+    rows = _ROWS_CPU if mesh.devices[0].platform == "cpu" else _ROWS_ACCELERATOR
     vectors = np.empty((len(start) - 1, width), np.float32)
 
     def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
@@ -370,7 +362,7 @@ def embed_tokens(
             bar.update(sum(map(len, terms)))
 
     under_way = None
-    for batch in _batches_by_length(tokens, start, max(rows, 2), mesh.size):
+    for batch in _batches_by_length(tokens, start, rows, mesh.size):
         process.poll()
         arrays = [
             np.stack([getattr(block, name) for block in batch]) for name in _Block._fields[:3]
@@ -451,7 +443,6 @@ def embed_names(
     *,
     most_words: int,
     unit: bool = True,
-    rows: int | None = None,
     bar: Progress | None = None,
 ) -> np.ndarray:
     """Vectors of names, float32 [n, D], in their order.
@@ -463,29 +454,27 @@ def embed_names(
         names: n strings.
         most_words: of a longer name so many count.
         unit: vectors of length 1; else as they are.
-        rows: packed rows per device and batch; chosen for the machine if None.
         bar: a progress bar that counts names.
 
     Raises:
         Stopped: a signal asked for it.
     """
-    rows = rows or placed.rows
     words, tokens, start = numbered([words_of(name)[:most_words] for name in names])
-    gates = _gates_of_words(placed, WordTable.of(words, alphabet, vectors), rows)
+    gates = _gates_of_words(placed, WordTable.of(words, alphabet, vectors))
     found = np.empty((len(names), placed.config.width), np.float32)
 
     def encode(arrays: _Arrays, window: int, slots: int) -> jax.Array:
         how = {"config": placed.config, "window": window, "slots": slots, "unit": unit}
         return _vectors_of_block(placed.params, gates, arrays, **how)
 
-    for numbers, made in _in_blocks(placed, tokens, start, rows, encode):
+    for numbers, made in _in_blocks(placed, tokens, start, encode):
         found[numbers] = made[: len(numbers)]
         if bar is not None:
             bar.update(len(numbers))
     return found
 
 
-def _gates_of_words(placed: PlacedNames, table: WordTable, rows: int) -> dict[str, jax.Array]:
+def _gates_of_words(placed: PlacedNames, table: WordTable) -> dict[str, jax.Array]:
     """For each of DIRECTIONS: the gate inputs of each word of a table, [words, rounded up, G]."""
     size = max(_LEAST_WORDS, 1 << (len(table.kinds) - 1).bit_length())
     width = placed.params["name"]["forward"]["bias"].shape[0]
@@ -502,7 +491,7 @@ def _gates_of_words(placed: PlacedNames, table: WordTable, rows: int) -> dict[st
         return {"word_kinds": kinds, "word_vectors": vectors}
 
     spelled = table.characters, table.start
-    for numbers, made in _in_blocks(placed, *spelled, rows, encode, beside):
+    for numbers, made in _in_blocks(placed, *spelled, encode, beside):
         for name in DIRECTIONS:
             found[name][numbers] = made[name][: len(numbers)]
     return jax.device_put(found, replicated(placed.mesh))
@@ -512,7 +501,6 @@ def _in_blocks(
     placed: PlacedNames,
     tokens: np.ndarray,
     start: np.ndarray,
-    rows: int,
     encode: Callable[[_Arrays, int, int], Any],
     beside: Callable[[_Block, int], _Arrays] | None = None,
 ) -> Iterator[tuple[np.ndarray, Any]]:
@@ -521,13 +509,12 @@ def _in_blocks(
     Args:
         placed: whose devices have one block each.
         tokens, start: sequence i is tokens[start[i] : start[i + 1]].
-        rows: packed rows per device and batch.
         encode: of arrays [devices, ...], `tokens`, `segments` and what is beside; of the window, as
             in `_Block`; and of the slots for sequences in a block.
         beside: further arrays of a block with so many slots.
     """
     under_way: tuple[list[_Block], Any] | None = None
-    for batch in _batches_by_length(tokens, start, rows, placed.mesh.size):
+    for batch in _batches_by_length(tokens, start, placed.rows, placed.mesh.size):
         process.poll()
         slots = batch[0].tokens.size // _TOKENS_PER_TERM
         of_each = [

@@ -517,7 +517,6 @@ class TermEncoder:
         terms: str | Iterable[str],
         *,
         unit: bool = True,
-        rows: int | None = None,
         progress: bool = False,
         normalize_embeddings: bool | None = None,
         show_progress_bar: bool | None = None,
@@ -530,11 +529,10 @@ class TermEncoder:
           terms: n strings in an order (a list, a generator, an array, a Series); equal strings cost
             once. Or one string.
           unit: vectors of length 1; else as they come out of the pooling.
-          rows: packed rows of 128 tokens per device and batch; chosen for the machine if None.
           progress: show a progress bar on stderr.
           normalize_embeddings, show_progress_bar: what sentence-transformers calls `unit` and
             `progress`; they go before these.
-          batch_size: of sentence-transformers; without effect, as `rows` says it.
+          batch_size: of sentence-transformers; without effect.
           convert_to_numpy: likewise; only True.
 
         Raises:
@@ -549,17 +547,14 @@ class TermEncoder:
         vectors = self.encode_list(
             strings_of([terms] if isinstance(terms, str) else terms, "a string or strings"),
             unit=unit if normalize_embeddings is None else normalize_embeddings,
-            rows=rows,
             progress=progress if show_progress_bar is None else show_progress_bar,
         )
         return vectors[0] if isinstance(terms, str) else vectors
 
-    def encode_list(
-        self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
-    ) -> np.ndarray:
+    def encode_list(self, terms: list[str], *, unit: bool, progress: bool) -> np.ndarray:
         """As `encode`, of a list of strings."""
         given = self._cleaned(terms), self.settings
-        vectors = self.reader.embed(*given, unit=unit, rows=rows, progress=progress)
+        vectors = self.reader.embed(*given, unit=unit, progress=progress)
         return self._first_numbers(_finite(vectors), unit)
 
     def token_counts(self, terms: Sequence[str]) -> np.ndarray:
@@ -571,18 +566,17 @@ class TermEncoder:
         chunks: Iterable[Sequence[str]],
         *,
         unit: bool = True,
-        rows: int | None = None,
         bar: Progress | None = None,
     ) -> Iterator[np.ndarray]:
         """As `encode` for each of many lists of terms, one after the other.
 
         Args:
           chunks: lists of strings; read one ahead, in another thread.
-          unit, rows: as in `encode`.
+          unit: as in `encode`.
           bar: a progress bar that counts terms.
         """
         given = map(self._cleaned, chunks), self.settings
-        found = self.reader.embed_chunks(*given, unit=unit, rows=rows, bar=bar)
+        found = self.reader.embed_chunks(*given, unit=unit, bar=bar)
         return (self._first_numbers(_finite(vectors), unit) for vectors in found)
 
     def _first_numbers(self, vectors: np.ndarray, unit: bool) -> np.ndarray:
@@ -698,15 +692,13 @@ class RememberingEncoder(TermEncoder):
         self.name, self.languages = encoder.name, encoder.languages
         self.held: dict[str, np.ndarray] = {}  # term -> float32 [D], of unit length
 
-    def encode_list(
-        self, terms: list[str], *, unit: bool, rows: int | None, progress: bool
-    ) -> np.ndarray:
+    def encode_list(self, terms: list[str], *, unit: bool, progress: bool) -> np.ndarray:
         """As `TermEncoder.encode_list`; only unit-length vectors are cached."""
         if not unit:
-            return super().encode_list(terms, unit=False, rows=rows, progress=progress)
+            return super().encode_list(terms, unit=False, progress=progress)
         new = [term for term in dict.fromkeys(terms) if term not in self.held]
         if new:
-            vectors = super().encode_list(new, unit=True, rows=rows, progress=progress)
+            vectors = super().encode_list(new, unit=True, progress=progress)
             self.held.update(zip(new, vectors, strict=True))
         held = [self.held[term] for term in terms]
         return np.array(held, np.float32).reshape(len(held), self.width)

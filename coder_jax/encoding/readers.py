@@ -126,12 +126,11 @@ class BertReader(_WordPieces):
         settings: EncoderSettings,
         *,
         unit: bool,
-        rows: int | None,
         progress: bool,
     ) -> np.ndarray:
         """As `embed_terms`, of cleaned terms."""
         given = self.bert, self.tokenizer, terms
-        return embed_terms(*given, **_how(settings), unit=unit, rows=rows, progress=progress)
+        return embed_terms(*given, **_how(settings), unit=unit, progress=progress)
 
     def embed_chunks(
         self,
@@ -139,12 +138,11 @@ class BertReader(_WordPieces):
         settings: EncoderSettings,
         *,
         unit: bool,
-        rows: int | None,
         bar: Progress | None,
     ) -> Iterator[np.ndarray]:
         """As `embed.embed_chunks`, of cleaned terms."""
         how = _how(settings)
-        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, rows=rows, bar=bar)
+        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, bar=bar)
 
 
 def within_positions(settings: EncoderSettings, folder: Path) -> EncoderSettings:
@@ -188,7 +186,6 @@ class _ReaderOfDistinct(abc.ABC):
         terms: list[str],
         settings: EncoderSettings,
         unit: bool,
-        rows: int | None,
         bar: Progress,
     ) -> np.ndarray:
         """float32 [n, D]: the vectors of distinct cleaned terms."""
@@ -199,13 +196,12 @@ class _ReaderOfDistinct(abc.ABC):
         settings: EncoderSettings,
         *,
         unit: bool,
-        rows: int | None,
         progress: bool,
     ) -> np.ndarray:
         """float32 [n, D]: the vectors of cleaned terms, in their order."""
 
         def encode(chunks: Iterable[Sequence[str]], bar: Progress) -> Iterator[np.ndarray]:
-            return (self._vectors(list(some), settings, unit, rows, bar) for some in chunks)
+            return (self._vectors(list(some), settings, unit, bar) for some in chunks)
 
         return embed_distinct(terms, self.width, self.chunk_terms, encode, progress=progress)
 
@@ -215,12 +211,11 @@ class _ReaderOfDistinct(abc.ABC):
         settings: EncoderSettings,
         *,
         unit: bool,
-        rows: int | None,
         bar: Progress | None,
     ) -> Iterator[np.ndarray]:
         """Vectors of each of many lists of cleaned terms, one after the other."""
         for terms in chunks:
-            vectors = self.embed(terms, settings, unit=unit, rows=rows, progress=False)
+            vectors = self.embed(terms, settings, unit=unit, progress=False)
             if bar is not None:
                 bar.update(len(terms))
             yield vectors
@@ -314,12 +309,11 @@ class NameReader(_ReaderOfDistinct):
         terms: list[str],
         settings: EncoderSettings,
         unit: bool,
-        rows: int | None,
         bar: Progress,
     ) -> np.ndarray:
         most = settings.max_length - 2  # the marks around a name count
         given = self._placed, self.alphabet, self.vectors, terms
-        return embed_names(*given, most_words=most, unit=unit, rows=rows, bar=bar)
+        return embed_names(*given, most_words=most, unit=unit, bar=bar)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -415,7 +409,6 @@ class OnnxReader(_WordPieces, _ReaderOfDistinct):
         terms: list[str],
         settings: EncoderSettings,
         unit: bool,
-        rows: int | None,
         bar: Progress,
     ) -> np.ndarray:
         """float32 [n, D]: the vectors of distinct terms, the longest first through the encoder."""
@@ -552,7 +545,6 @@ class LibraryReader(_WordPieces, _ReaderOfDistinct):
         terms: list[str],
         settings: EncoderSettings,
         unit: bool,
-        rows: int | None,
         bar: Progress,
     ) -> np.ndarray:
         self.model.max_seq_length = settings.max_length

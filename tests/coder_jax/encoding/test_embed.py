@@ -62,19 +62,21 @@ def test_each_term_gets_the_vector_that_it_has_alone(bert, tokenizer):
 def test_vectors_do_not_depend_on_rows_devices_or_chunks(bert, tokenizer, monkeypatch):
     terms = many_terms(700)
     arguments = {"pooling": "cls", "max_length": 32}
-    expected = embed_terms(bert, tokenizer, terms, rows=64, **arguments)
+    expected = embed_terms(bert, tokenizer, terms, **arguments)
     assert jax.local_device_count() == 8  # each gets blocks of its own
-    small = embed_terms(bert, tokenizer, terms[::-1], rows=4, **arguments)[::-1]
+    monkeypatch.setattr(embed, "_ROWS_CPU", 4)
+    small = embed_terms(bert, tokenizer, terms[::-1], **arguments)[::-1]
     np.testing.assert_allclose(small, expected, rtol=0, atol=1e-5)
     monkeypatch.setattr(embed, "_CHUNK_TERMS", 100)
-    chunked = embed_terms(bert, tokenizer, terms * 2, rows=4, **arguments)
+    chunked = embed_terms(bert, tokenizer, terms * 2, **arguments)
     np.testing.assert_allclose(chunked, np.tile(expected, (2, 1)), rtol=0, atol=1e-5)
 
 
-def test_chunks_have_vectors_of_their_own(bert, tokenizer):
+def test_chunks_have_vectors_of_their_own(bert, tokenizer, monkeypatch):
+    monkeypatch.setattr(embed, "_ROWS_CPU", 4)
     terms = many_terms(90)
     chunks = [[*terms[:50], *terms[:9]], [], terms[40:]]
-    arguments = {"pooling": "cls", "max_length": 32, "rows": 4}
+    arguments = {"pooling": "cls", "max_length": 32}
     read = iter(chunks)
     together = list(embed_chunks(bert, tokenizer, read, **arguments))
     assert [len(vectors) for vectors in together] == [59, 0, 50]
@@ -102,17 +104,21 @@ def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
             raise process.Stopped
 
     monkeypatch.setattr(process, "poll", asked_after_two)
+    monkeypatch.setattr(embed, "_ROWS_CPU", 4)
     with pytest.raises(process.Stopped):
-        embed_terms(bert, tokenizer, many_terms(3000), pooling="cls", max_length=32, rows=4)
+        embed_terms(bert, tokenizer, many_terms(3000), pooling="cls", max_length=32)
 
 
-def test_at_most_three_shapes_are_compiled_and_none_for_new_parameters(bert, tokenizer):
+def test_at_most_three_shapes_are_compiled_and_none_for_new_parameters(
+    bert, tokenizer, monkeypatch
+):
+    monkeypatch.setattr(embed, "_ROWS_CPU", 8)
     _block_vectors.clear_cache()
     terms = many_terms(600)
     graph, params = nnx.split(bert, nnx.Param)
     for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
         other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
-        embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32, rows=8)
+        embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32)
     assert _block_vectors._cache_size() == 3
 
 
@@ -121,7 +127,8 @@ def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, mon
     monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 1)
     longer = "chronic renal failure of the heart and the limb with x and µ and acute heart failure"
     terms = [longer, *many_terms(2000), f"{longer} too"]
-    arguments = {"pooling": "mean", "max_length": 64, "rows": 4}
+    monkeypatch.setattr(embed, "_ROWS_CPU", 4)
+    arguments = {"pooling": "mean", "max_length": 64}
     _block_vectors.clear_cache()
     vectors = embed_terms(bert, tokenizer, terms, **arguments)
     assert _block_vectors._cache_size() == 2
