@@ -66,7 +66,7 @@ from coder_jax.training.run_folder import (
     small_files,
     system_name,
 )
-from coder_jax.training.start import OtherRun, read_other_run
+from coder_jax.training.start import carried_from, read_other_run
 from coder_jax.training.system import (
     Batch,
     Notes,
@@ -569,13 +569,13 @@ class EncoderSystem(System):
     ) -> tuple[StartOfEncoder, Params]:
         """`load_initial` with the encoder of an existing run."""
         taken = recorded_start.encoder.run if recorded_start else UNSET
-        other = _read_run(run, best=self.best is not None, provenance=taken)
-        start, params = self._encoder_from_run(other.saved, source)
-        pooling = other.saved.described(RunWithEncoder).config.system.model.pooling
+        other = _read_run(run, best=self.best is not None, began=taken)
+        start, params = self._encoder_from_run(other, source)
+        pooling = other.described(RunWithEncoder).config.system.model.pooling
         if self.pools and pooling != self.model.pooling:
             log(f"{run} has pooling {pooling}, this run has {self.model.pooling} (--pooling)")
         log(f"starting with the encoder of step {other.step} of {run}")
-        encoder = dataclasses.replace(start.encoder, run=other.provenance)
+        encoder = dataclasses.replace(start.encoder, run=carried_from(other))
         return msgspec.structs.replace(start, encoder=encoder), params
 
     def init_from_run(self, run: SavedRun, source: BatchSource) -> tuple[StartOfEncoder, Params]:
@@ -733,7 +733,7 @@ def _read_license(folder: Path) -> dict[str, Any]:
     return {"license": None} | stated
 
 
-def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> OtherRun:
+def _read_run(out: str, *, best: bool, began: CarriedFrom | UnsetType) -> SavedRun:
     """An encoder to start from that is a run; the rest is as in `read_other_run`.
 
     Raises:
@@ -746,7 +746,7 @@ def _read_run(out: str, *, best: bool, provenance: CarriedFrom | UnsetType) -> O
             f"--init {out} is a run of the system {system['name']!r}, which trains no BERT; "
             "expected a model folder, a hub id or a run that trained one"
         )
-    return read_other_run("--init", out, best=best, provenance=provenance)
+    return read_other_run("--init", out, best=best, began=began)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,66 +11,33 @@ from msgspec import UNSET, UnsetType
 from coder_jax.devices.hosts import first_decides, log
 from coder_jax.training.run_folder import (
     CarriedFrom,
-    RunJson,
     StartOfRun,
     before_change,
     read_run_identity,
     small_files,
 )
-from coder_jax.training.system import Config, Notes, Params, SavedRun
+from coder_jax.training.system import Config, Params, SavedRun
 from data_pipeline.batches.spec import BatchSource
 from data_pipeline.process import BadInput
 
 
-@dataclass(frozen=True)
-class OtherRun:
-    """An existing run and its trained parameters.
-
-    Attributes:
-        identity: of its run.json.
-        step: of the checkpoint that was read.
-        params: of that checkpoint, NumPy arrays.
-        notes: of that checkpoint.
-        folder: of its small files.
+def carried_from(run: SavedRun) -> CarriedFrom:
+    """What run.json says of a run that was started from: the step, and a hash of the run that does
+    not depend on its length.
     """
-
-    identity: RunJson
-    step: int
-    params: dict[str, Any]
-    notes: Notes
-    folder: Path
-
-    @property
-    def saved(self) -> SavedRun:
-        """The arguments of `System.init_from_run`."""
-        return SavedRun(
-            step=self.step,
-            params=self.params,
-            identity=self.identity,
-            folder=self.folder,
-            notes=self.notes,
-        )
-
-    @property
-    def provenance(self) -> CarriedFrom:
-        """The entry in run.json: the step, and a hash of the run that does not depend on its
-        length.
-        """
-        began = json.dumps(before_change(self.identity, 0), sort_keys=True)
-        return CarriedFrom(step=self.step, run=hashlib.sha256(began.encode()).hexdigest())
+    began = json.dumps(before_change(run.identity, 0), sort_keys=True)
+    return CarriedFrom(step=run.step, run=hashlib.sha256(began.encode()).hexdigest())
 
 
-def read_other_run(
-    flag: str, out: str, *, best: bool, provenance: CarriedFrom | UnsetType
-) -> OtherRun:
+def read_other_run(flag: str, out: str, *, best: bool, began: CarriedFrom | UnsetType) -> SavedRun:
     """Opens a run to start from; all hosts use the checkpoint that the first one chooses.
 
     Args:
         flag: that named it, for messages.
         out: its folder.
         best: whether to take its best checkpoint, not the newest.
-        provenance: `OtherRun.provenance` of when this run began, if it did: the same checkpoint is
-            read again.
+        began: what this run began with, if it did (`carried_from`): the same checkpoint is read
+            again.
 
     Raises:
         BadInput: if there is no run in `out`, or no such checkpoint.
@@ -83,8 +48,8 @@ def read_other_run(
     folder = small_files(out)
     identity = read_run_identity(folder)
     steps = saved_steps(Path(out))
-    if provenance is not UNSET:
-        step = provenance.step
+    if began is not UNSET:
+        step = began.step
     elif not steps:
         raise BadInput(f"{flag} {out} has no checkpoint yet; train it first")
     else:
@@ -96,7 +61,7 @@ def read_other_run(
             "with one of these; on a network file system, try again in a minute"
         )
     params, notes = read_params(Path(out), step), read_notes(Path(out), step)
-    return OtherRun(identity, step, params, notes, folder)
+    return SavedRun(step=step, params=params, identity=identity, folder=folder, notes=notes)
 
 
 def load_start(
@@ -119,11 +84,11 @@ def load_start(
         "--from",
         config.start,
         best=system.best is not None,
-        provenance=recorded_start.origin if recorded_start else UNSET,
+        began=recorded_start.origin if recorded_start else UNSET,
     )
     from coder_jax.training.checkpoints import read_extra  # as above
 
     extra = read_extra(Path(config.start), other.step) if system.init_needs_extra else {}
-    start, params = system.init_from_run(dataclasses.replace(other.saved, extra=extra), source)
+    start, params = system.init_from_run(dataclasses.replace(other, extra=extra), source)
     log(f"starting from step {other.step} of {config.start}: {', '.join(params)}")
-    return msgspec.structs.replace(start, origin=other.provenance), params
+    return msgspec.structs.replace(start, origin=carried_from(other)), params

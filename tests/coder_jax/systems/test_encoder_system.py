@@ -104,7 +104,7 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_with_the_same_step_aga
     assert told["step"] == 6 and saved_steps(other)[-1] == 9
     assert read_run_identity(out)["start"] == start
     with pytest.raises(BadInput, match=f"{flag} .*begins with its checkpoint of step 4, which is"):
-        read_other_run(flag, str(other), best=False, provenance=CarriedFrom(step=4, run=""))
+        read_other_run(flag, str(other), best=False, began=CarriedFrom(step=4, run=""))
 
 
 def test_all_hosts_begin_with_the_step_that_the_first_one_sees(first, source, monkeypatch):
