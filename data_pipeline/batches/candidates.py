@@ -117,14 +117,7 @@ class CandidateBatches:
         return self
 
     def _candidates_of(self, index: Path) -> np.ndarray:
-        found = map_array(index / CANDIDATES, AGAIN)
-        expected = (len(self.draw.row_terms), self.candidates)
-        if found.shape != expected or found.dtype != np.int32:
-            raise BadInput(
-                f"{index / CANDIDATES} holds {found.dtype} {found.shape}; expected int32 "
-                f"{expected}: {AGAIN}"
-            )
-        return found
+        return map_array(index / CANDIDATES, AGAIN, (len(self.draw.row_terms), self.candidates))
 
     def batches(self, first_step: int, last_step: int) -> Iterator[dict[str, np.ndarray]]:
         """This host's batches of steps first_step to last_step - 1.
@@ -135,13 +128,7 @@ class CandidateBatches:
         assert self.index is not None, "candidates come with the first refresh"
         candidates = self._candidates_of(self.index)
         path = self.index.parent.parent / VECTORS
-        vectors = map_array(path, AGAIN)
-        expected = (int(self.dataset.term_start[-1]), self.width)
-        if vectors.shape != expected or vectors.dtype != np.float32:
-            raise BadInput(
-                f"{path} holds {vectors.dtype} {vectors.shape}; expected float32 {expected}: "
-                f"{AGAIN}"
-            )
+        vectors = map_array(path, AGAIN, (int(self.dataset.term_start[-1]), self.width), "float32")
         terms_of, groups_of = self.draw.row_terms, self.draw.row_groups
         concept_of = self.draw.concepts
         for step in range(first_step, last_step):

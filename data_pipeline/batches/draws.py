@@ -738,13 +738,7 @@ class NeighbourDraw:
             BadInput: if they are not those of the anchors.
         """
         path = index / NEIGHBOURS
-        mapped = map_array(path, _AGAIN)
-        expected = (self.size, self.spec.neighbours)
-        if mapped.shape != expected or mapped.dtype != np.int32:
-            raise BadInput(
-                f"{path} holds {mapped.dtype} {mapped.shape}; expected int32 {expected}: {_AGAIN}"
-            )
-        lists = np.array(mapped)
+        lists = np.array(map_array(path, _AGAIN, (self.size, self.spec.neighbours)))
         counts = self.dataset.term_start
         most = (counts[-1] if self.spec.neighbours_of == "terms" else counts.size - 1) - 1
         if lists.min() < -1 or lists.max() > most:

@@ -682,9 +682,9 @@ class RecallBatches(_MentionBatches):
         if self.spec.negatives != "online":
             return super().with_index(index)
         pairs = len(self.mention_of)
-        self.negatives = _numbers_of(index / NEGATIVES, (pairs, self.spec.negatives_per_pair))
+        self.negatives = map_array(index / NEGATIVES, _AGAIN, (pairs, self.spec.negatives_per_pair))
         if self.names is not None:
-            self.names = _numbers_of(index / NAMES, (pairs,))
+            self.names = map_array(index / NAMES, _AGAIN, (pairs,))
         return self
 
     def batch(self, step: int) -> dict[str, np.ndarray]:
@@ -701,16 +701,6 @@ class RecallBatches(_MentionBatches):
             "concepts": concepts.reshape(*shape, -1),
             "numbers": self.number_of[self.mention_of[pairs]].reshape(*shape, -1),
         }
-
-
-def _numbers_of(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """An int32 array of this shape, read from a file of an index; BadInput for any other array."""
-    found = map_array(path, _AGAIN)
-    if found.shape != shape or found.dtype != np.int32:
-        raise BadInput(
-            f"{path} holds {found.dtype} {found.shape}; expected int32 {shape}: {_AGAIN}"
-        )
-    return found
 
 
 def _joined_starts(starts: list[np.ndarray]) -> np.ndarray:

@@ -301,15 +301,19 @@ def write_json(path: Path, content: Any) -> None:
 # .npy files: damaged files and full disks give a clear message, whatever NumPy raises.
 
 
-def map_array(path: Path, remedy: str) -> np.memmap:
+def map_array(
+    path: Path, remedy: str, shape: tuple[int, ...] | None = None, dtype: str = "int32"
+) -> np.memmap:
     """The array in a .npy file, memory-mapped.
 
     Args:
         path: the file.
         remedy: what to do about a damaged one, for the message.
+        shape: what it must have; None: any shape, of any type.
+        dtype: what it must have with this shape.
 
     Raises:
-        BadInput: if it cannot be read, or is no such file.
+        BadInput: if it cannot be read, is no such file, or has another array.
     """
     import numpy as np
 
@@ -321,6 +325,10 @@ def map_array(path: Path, remedy: str) -> np.memmap:
     if not isinstance(mapped, np.memmap):  # an .npz by another name
         mapped.close()
         raise BadInput(f"{path} holds several arrays; expected a .npy file of one; {remedy}")
+    if shape is not None and (mapped.shape, mapped.dtype) != (shape, np.dtype(dtype)):
+        raise BadInput(
+            f"{path} holds {mapped.dtype} {mapped.shape}; expected {dtype} {shape}: {remedy}"
+        )
     return mapped
 
 

@@ -170,11 +170,6 @@ def _read_table(folder: Path, kind: _Table, rows: int, width: int) -> StringVect
             f"{path}: found {len(fields):,} rows, or other than two columns; expected {rows:,} of "
             f"{kind[:-1]}<TAB>count: {_AGAIN}"
         )
-    vectors = map_array(folder / f"{kind}.npy", _AGAIN)
-    if vectors.shape != (rows, width) or vectors.dtype != np.float32:
-        raise BadInput(
-            f"{folder / f'{kind}.npy'}: found {vectors.dtype} {list(vectors.shape)}; expected "
-            f"float32 {[rows, width]}: {_AGAIN}"
-        )
+    vectors = map_array(folder / f"{kind}.npy", _AGAIN, (rows, width), "float32")
     counts = np.array([int(count) for _, count in fields], np.int64)
     return StringVectors([string for string, _ in fields], counts, vectors)

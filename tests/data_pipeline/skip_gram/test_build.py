@@ -291,7 +291,7 @@ def test_what_was_changed_is_refused(folder):
 
 def test_vectors_of_another_width_are_refused(folder):
     np.save(folder / "words.npy", np.zeros((3, 5), np.float32))
-    with pytest.raises(BadInput, match=r"found float32 \[3, 5\]; expected float32 \[3, 2\]"):
+    with pytest.raises(BadInput, match=r"holds float32 \(3, 5\); expected float32 \(3, 2\)"):
         open_vectors(folder)
     shutil.rmtree(folder)
     with pytest.raises(BadInput, match="is missing"):
