@@ -125,7 +125,6 @@ def cutoff_for(
     precision: float,
     *,
     least_answered: int = _LEAST_ANSWERED,
-    confidence: float | None = None,
 ) -> float | None:
     """The smallest cut-off from which on precision stays at least as wanted; None if there is none.
 
@@ -136,23 +135,14 @@ def cutoff_for(
       table: of `_precision_and_coverage`.
       precision: the wanted share of right answers, in [0, 1].
       least_answered: cut-offs with fewer answers are left aside.
-      confidence: such as 0.95: not the precision found but its lower bound (Clopper and Pearson's,
-        exact, one-sided) has to be as wanted, so that chance alone seldom makes it so.
 
     Raises:
-      ValueError: a precision or confidence out of bounds.
+      ValueError: a precision out of bounds.
     """
-    if not 0 <= precision <= 1 or (confidence is not None and not 0 < confidence < 1):
-        raise ValueError(
-            f"found the precision {precision} and the confidence {confidence}; expected shares"
-        )
+    if not 0 <= precision <= 1:
+        raise ValueError(f"found the precision {precision}; expected a share")
     answered, right = np.array(table.answered), np.array(table.right)
     found = right / np.maximum(answered, 1)
-    if confidence is not None:
-        import scipy.stats  # takes half a second
-
-        bound = scipy.stats.beta.ppf(1 - confidence, np.maximum(right, 1), answered - right + 1)
-        found = np.where(right > 0, bound, 0)
     chosen = None
     for cutoff, answers, share in zip(
         table.cutoffs[::-1], answered[::-1], found[::-1], strict=True

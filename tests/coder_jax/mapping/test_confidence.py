@@ -89,19 +89,9 @@ def test_the_precision_stays_from_the_cutoff_on():
     assert _LEAST_ANSWERED == 30
 
 
-def test_with_confidence():
-    # Of 95 of 100 right, the lower bound at 95 % is .8977; of 370 of 400 it is .8998.
-    assert cutoff_for(TABLE, 0.897, confidence=0.95) == 0.8
-    assert cutoff_for(TABLE, 0.898, confidence=0.95) is None
-    nothing_right = CutoffTable(50, [0.5], [50], [0])
-    assert cutoff_for(nothing_right, 0.01, confidence=0.95) is None
-    assert cutoff_for(nothing_right, 0.0, confidence=0.95) == 0.5
-
-
-@pytest.mark.parametrize("wrong", [{"precision": 90}, {"precision": 0.9, "confidence": 95}])
-def test_percent_is_refused(wrong):
-    with pytest.raises(ValueError, match="expected shares"):
-        cutoff_for(TABLE, **wrong)
+def test_percent_is_refused():
+    with pytest.raises(ValueError, match="found the precision 90; expected a share"):
+        cutoff_for(TABLE, 90)
 
 
 def test_a_promise_is_kept_by_others():
