@@ -368,15 +368,18 @@ def command_words(values: Mapping[str, Any], defaults: Any) -> list[str]:
             continue
         given = value if isinstance(value, list) else [value]
         given = [int(one) if isinstance(one, float) and one % 1 == 0 else one for one in given]
-        shown = [_last_part(one, option.kind is Path) for one in map(str, given) if one]
+        shown = [_last_part(one, option) for one in map(str, given) if one]
         words += [option.name, *shown] if shown else []
     return words
 
 
-def _last_part(word: str, is_path: bool) -> str:
+def _last_part(word: str, option: _Option) -> str:
     """A path, or NAME=PATH, without its folders; hub ids and other words as they are."""
-    name, sign, path = word.rpartition("=")
-    if is_path or (re.match("[/~.]|.*/", path) and not is_hub_id(path)):
+    name, sign, path = "", "", word
+    if option.flag.metavar == "NAME=PATH":
+        name, sign, path = word.partition("=")
+    is_path = option.kind is Path or option.flag.metavar in ("FILE", "RUN", "PATH", "NAME=PATH")
+    if is_path or (option.flag.metavar == "MODEL" and not is_hub_id(path)):
         return f"{name}{sign}{os.path.basename(os.path.abspath(path))}"
     return word
 

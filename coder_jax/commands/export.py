@@ -181,10 +181,10 @@ def _commands(run: SavedRun) -> list[str]:
         return commands
     optimizer, model = config["optimizer"], config["system"].get("model", {})
     steps, epochs = optimizer.pop("steps"), optimizer.pop("epochs", 0.0)
-    length = ["--epochs", f"{epochs:g}"] if epochs else ["--steps", str(steps)]
-    length += ["--warmup-steps", f"{optimizer.pop('warmup_steps'):g}"]
+    length = ["--epochs", str(epochs)] if epochs else ["--steps", str(steps)]
+    length += ["--warmup-steps", str(round(optimizer.pop("warmup_steps")))]
     encoder = run.identity["start"].get("encoder", {})
-    if "init" in model:
+    if "init" in model and "run" not in encoder and not config["start"]:
         model["init"] = encoder.get("base_model") or model["init"]
     words = command_words(config, RECIPES[config["recipe"]]())
     train = ["python", "-m", "coder_jax", "train", "--recipe", config["recipe"], *words, *length]

@@ -129,7 +129,7 @@ def model_card(
         _about(card, settings, relations),
         section("Training data", markdown_table(card.get("data"), card.get("dataset_hash"))),
         section("Training recipe", markdown_table(card.get("recipe"))),
-        section("Train it again", _block(card.get("commands"))),
+        section("Commands", _block(card.get("commands"))),
         section("Measured results", _table_of_rows(card.get("results"))),
         section("Use", _usage(settings, relations)),
     ]
@@ -210,7 +210,7 @@ def _block(commands: Sequence[str] | None) -> str:
     """Commands as code, and what to change in them."""
     if not commands:
         return ""
-    told = "Give your own paths in place of DATASET, RUN, and the files and folders named here."
+    told = "They make it again. Give your own paths for DATASET, RUN, files and folders."
     return "\n".join([told, "", "```bash", *commands, "```"])
 
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -97,7 +98,7 @@ from data_pipeline.dataset.tokenizer import (
 )
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
-from data_pipeline.flags import is_hub_id
+from data_pipeline.flags import Flag, is_hub_id
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
@@ -378,7 +379,9 @@ class EncoderRun(RunWithEncoder):
 class ModelConfig:
     """The encoder that is trained."""
 
-    init: str = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
+    init: Annotated[str, Flag(metavar="MODEL")] = (
+        "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
+    )
     """Encoder to start from, a folder or a hub id; a BERT, RoBERTa (XLM-R, CamemBERT),
     ModernBERT, MPNet, DistilBERT, or the folder of a run, whose encoder is taken (--from takes all
     that it learnt)."""

@@ -49,7 +49,7 @@ from coder_jax.training.system import (
     to_json,
 )
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.identity import RUN, typed, write_identity
+from data_pipeline.files.identity import PROVENANCE, RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
@@ -471,5 +471,8 @@ def _run_in_a_line(config: Config) -> str:
 
 
 def _content_hash(source: BatchSource) -> str:
-    """A hash of the data, which hosts compare."""
-    return hashlib.sha256(json.dumps(source.identity, sort_keys=True).encode()).hexdigest()
+    """A hash of the data, which hosts compare; a copy may have been built by another command."""
+    said = {name: said for name, said in source.identity.items() if name != "dataset"}
+    dataset = source.identity.get("dataset", {})
+    said["dataset"] = {name: dataset[name] for name in dataset if name != PROVENANCE}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class BatchSpec:
     augment: float = 0.0
     """Share of the names in a batch that are shown as people write them: with another order of
     words, abbreviations, "unspecified", plurals, typing errors, British or American spelling."""
-    teacher: str = ""
+    teacher: Annotated[str, Flag(metavar="FILE")] = ""
     """Learn from another encoder, too: a .npy file of its vectors of the dataset's terms, of any
     width, as `encode --dictionary DATASET` writes it; or of another program, with the terms in a
     .txt of the same name. A part of the loss pulls the ranking of a group's terms to the
@@ -325,7 +326,9 @@ class BatchSource(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the data must have in common with those of a run that is resumed; plain JSON."""
+        """What a run says of its data; all but their provenance must be the same when it goes on.
+        Plain JSON.
+        """
         ...
 
     def shapes(self, rows: int) -> dict[str, tuple[int, ...]]:

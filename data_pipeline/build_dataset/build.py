@@ -171,6 +171,7 @@ def _build_in(
     try:
         with reading(options.source):
             terminology, excluded = _read(options, scratch)
+            licenses = _licenses(terminology)  # while what was unpacked is there
     finally:
         remove_scratch(scratch)
     process.poll()
@@ -180,7 +181,7 @@ def _build_in(
     writer = BlockWriter(terminology, tokenizer, options.max_length)
     shards = write_shards(writer, work, options.shards or default_shards(terminology.terms.height))
     manifest = dataclasses.replace(
-        _manifest(options, fingerprint, terminology, tokenizer, shards),
+        _manifest(options, fingerprint, terminology, licenses, tokenizer, shards),
         held_out=of_terms,
         held_out_concepts=of_concepts,
     )
@@ -253,6 +254,7 @@ def _manifest(
     options: BuildOptions,
     fingerprint: str,
     terminology: Terminology,
+    licenses: dict[str, str],
     tokenizer: Tokenizer,
     shards: Sequence[DescribedShard],
 ) -> Manifest:
@@ -268,7 +270,7 @@ def _manifest(
         cleaning=options.cleaning,
         languages=terminology.languages,
         vocabularies=terminology.vocabularies,
-        licenses=_licenses(terminology),
+        licenses=licenses,
         relations=terminology.relation_labels,
         semantic_types=terminology.semantic_types,
         counts=_counts(terminology, shards),

@@ -189,12 +189,13 @@ class _Tables:
     def __init__(self, header: fastobo.header.HeaderFrame, scopes: tuple[str, ...]):
         self.scopes = scopes
         self.header = {clause.raw_tag(): clause.raw_value() for clause in header}
-        self.license = ", ".join(
+        said = [
             str(getattr(clause.property_value, "value", ""))
             for clause in header
             if clause.raw_tag() == "property_value"
             and re.search(r"\blicense$", str(clause.property_value.relation))
-        )
+        ]
+        self.license = ", ".join(dict.fromkeys(said))
         self.types_of_synonyms = {
             str(clause.typedef): clause.description
             for clause in header
@@ -291,11 +292,16 @@ class _Tables:
         return typedef
 
     def _license_of(self, atoms: pl.DataFrame) -> pl.LazyFrame | None:
-        """That of the vocabulary of most names, as others are imported."""
+        """That of the ontology's own vocabulary, which is the one of most names if none is called
+        as the ontology is; the others are imported.
+        """
         if not self.license:
             return None
-        own = atoms["source"].mode().sort()[:1]
-        return pl.LazyFrame({"source": own, "license": [self.license]})
+        names = atoms["source"].unique().sort()
+        called = self.header.get("ontology", "").removesuffix(".obo").upper()
+        own = names.filter(names.str.to_uppercase() == called)
+        own = own if len(own) else atoms["source"].mode().sort()
+        return pl.LazyFrame({"source": own[:1], "license": [self.license]})
 
     def source(self, path: Path, release: str | None) -> Source:
         atoms = pl.DataFrame(

@@ -29,7 +29,7 @@ class Inner:
 
 @dataclass(frozen=True, kw_only=True)
 class Toy(Shared):
-    model: Annotated[str, Flag("the encoder; a folder. Or a hub id", "FOLDER")]
+    model: Annotated[str, Flag("the encoder; a folder. Or a hub id", "MODEL")]
     out: Annotated[Path, Flag("file to write", "FILE")]
     terms: Annotated[tuple[Path, ...], Flag("files of terms")] = (Path("a"), Path("b"))
     k: Annotated[int | None, Flag("concepts of each (default: 1)", name="-k", least=1)] = None
@@ -37,6 +37,7 @@ class Toy(Shared):
     kind: Annotated[Literal["x", "y"], Flag("of what")] = "x"
     rate: Annotated[float, Flag("how fast")] = 0.5
     folds: Annotated[bool, Flag("each without its own")] = False
+    test: Annotated[str, Flag("to score", "NAME=PATH")] = ""
     inner: Inner = field(default_factory=lambda: Inner(seed=7))
 
 
@@ -77,17 +78,18 @@ def test_values_are_told_as_words_without_folders(tmp_path, monkeypatch):
         "models/bert": "bert",
         "org/bert": "org/bert",
         "s3://ours/bert": "bert",
-        "ncbi=/home/me/x y": "ncbi=x y",
+        "/tmp/rate=1/bert": "bert",
         "~/bert": "bert",
-        "1/5": "1/5",
     }.items():
-        words = command_words({**values, "model": model}, Toy)
+        words = command_words({**values, "model": model, "test": "ncbi=a=b/x y"}, Toy)
         assert " ".join(words) == (
             f"--model {shown} --out o --terms x.tsv {tmp_path.name} --pair a b --folds "
-            "--languages GER FRE"
+            "--test ncbi=x y --languages GER FRE"
         )
+    words = command_words({**values, "languages": ["2024/05/01"]}, Toy)
+    assert words[-2:] == ["--languages", "2024/05/01"], "no path"
     again = toy(*words, kind=Toy)
-    assert again.pair == ("a", "b") and again.folds and again.languages == ("GER", "FRE")
+    assert again.pair == ("a", "b") and again.folds and again.languages == ("2024/05/01",)
     without = {"folds": False, "languages": []}
     assert command_words(without, dataclasses.replace(toy(), folds=True)) == ["--no-folds"]
 
@@ -119,7 +121,7 @@ def test_wrong_words_are_named(words, message):
 
 
 def test_what_is_missing_is_named_with_the_command_that_has_it():
-    usage = r"python -m toy --model FOLDER --out FILE \[options\]"
+    usage = r"python -m toy --model MODEL --out FILE \[options\]"
     with pytest.raises(BadInput, match=f"^found no --out; expected {usage}$"):
         parsed(Toy, ["--model", "m"], "python -m toy")
     with pytest.raises(BadInput, match="no option --outt; did you mean --out?"):
@@ -147,12 +149,12 @@ Examples:
 def test_help_shows_what_people_need(capsys):
     text = shown(capsys, "--help", about=ABOUT, common=["--out", "-k"], kind=WithList)
     assert text == (
-        "usage: python -m toy --model FOLDER --out FILE [options] [LIST]\n\nDoes a thing.\n\n"
+        "usage: python -m toy --model MODEL --out FILE [options] [LIST]\n\nDoes a thing.\n\n"
         "Examples:\n  python -m toy --model m\n\nOptions:\n"
         "  [LIST]      the list (default: stdin)\n"
         "  --out FILE  file to write\n"
         "  -k N        concepts of each (default: 1)\n\n"
-        "--help-all shows all 12 options\n"
+        "--help-all shows all 13 options\n"
     )
 
 
@@ -160,7 +162,7 @@ def test_all_help_shows_every_option_under_its_heading(capsys):
     text = shown(capsys, "--help-all", about=ABOUT, examples="more examples")
     for line in (
         "And more.\n",
-        "\noptions:\n  --model FOLDER  the encoder; a folder. Or a hub id\n",
+        "\noptions:\n  --model MODEL   the encoder; a folder. Or a hub id\n",
         "  --terms TERMS ...  files of terms (default: a b)",
         "  --pair A B  two to compare\n",
         "  --kind {x,y}  of what (default: x)\n",

@@ -50,12 +50,10 @@ STAND_INS = {
     "bash launch/train.sh\n": f"bash launch/train.sh demo {SHORT}\n",
     "mine.obo --hold-out 0.1": "invented --hold-out 20",
     "sentence-transformers/all-MiniLM-L6-v2": "$MINILM",
-    "--steps 4000": f"--init $MINILM {SHORT}",
-    "umls-2020AA-full.zip": "invented",
-    "--hold-out 2000": "--hold-out 20",
-    "--recipe coder_eng": f"--recipe small {SHORT}",
+    "--epochs 10": f"--init $MINILM {SHORT}",
+    "--interpolate auto": "",  # eight steps may be worse than none
+    "=list.tsv": "=runs/demo/dataset/heldout/mentions.tsv",
     "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": "$MINILM",
-    "--eval-steps 5000": "--eval-steps 8",
     "cadec=yours/cadec similarity=yours/umnsrs-sim.txt": "",
     "SapBERT=cambridgeltl/SapBERT-from-PubMedBERT-fulltext": "before=$MINILM",
     "terms.tsv": "runs/demo/dataset/heldout/dictionary.tsv",
@@ -225,10 +223,10 @@ def parse(words: list[str]) -> None:
 OPENED_ELSEWHERE = """
 from transformers import AutoModel, AutoTokenizer
 from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("coder_eng")
+model = SentenceTransformer("mine")
 assert model.encode(["heart attack"]).shape == (1, 384)
-assert AutoModel.from_pretrained("coder_eng").config.hidden_size == 384
-assert AutoTokenizer.from_pretrained("coder_eng")
+assert AutoModel.from_pretrained("mine").config.hidden_size == 384
+assert AutoTokenizer.from_pretrained("mine")
 """
 
 
@@ -296,10 +294,10 @@ def test_the_first_hour(repo, minilm_path, tmp_path):
     again = list(csv.DictReader((home / "coded.csv").read_text(encoding="utf-8").splitlines()))
     assert (again[0]["status"], again[0]["concept"]) == ("decided", rows[1]["concept"])
     assert again[1:] == rows[1:]
-    assert (home / "runs" / "coder_eng" / "report.html").is_file()
+    assert (home / "runs" / "mine" / "report.html").is_file()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    shutil.move(home / "coder_eng", elsewhere / "coder_eng")
+    shutil.move(home / "mine", elsewhere / "mine")
     done = subprocess.run(
         [sys.executable, "-P", "-c", OPENED_ELSEWHERE], cwd=elsewhere, check=False
     )

@@ -163,6 +163,24 @@ def test_a_run_s_settings_are_told_as_a_command(name, length):
     assert not _commands(SimpleNamespace(identity={**identity, "extended": []}))
 
 
+@pytest.mark.parametrize(
+    ("encoder", "start", "told"),
+    [
+        ({"base_model": "org/bert"}, "", "--init org/bert "),
+        ({"base_model": "./bert"}, "", "--init bert "),
+        ({"base_model": "org/bert", "run": {"step": 3}}, "", "--init first "),
+        ({"base_model": "org/bert"}, "/home/me/other", "--from other "),
+    ],
+)
+def test_the_command_of_a_run_begins_as_it_did(encoder, start, told):
+    config = to_json(parse(["--recipe", "small", "--init", "/home/me/first"]))
+    config["start"] = start
+    identity = {"config": config, "start": {"encoder": encoder}}
+    (command,) = _commands(SimpleNamespace(identity=identity))
+    assert told in command and "/home" not in command
+    assert ("--init first" in command) == (start != "" or "run" in encoder)
+
+
 def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
     again = ["train", "--config", run, "--data", folder / "data", "--out", folder / "again"]
     assert main([str(word) for word in again]) == 0

@@ -2,6 +2,7 @@
 
 import errno
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,14 @@ def test_all_arguments_arrive(model, tmp_path):
     listed = (out / "heldout" / "dictionary.tsv").read_text()
     assert "\tC0000006\n" in listed and "\tC0000003\n" in listed
     assert {*data.manifest.licenses} == {"MSH", "MSHFRE"}, "those that were kept"
+
+
+def test_a_packed_release_keeps_its_licenses(model, tmp_path):
+    release = write_release(tmp_path / "2020AA" / "META").parent
+    packed = shutil.make_archive(str(tmp_path / "umls"), "zip", release)
+    out = tmp_path / "out"
+    assert main(["--source", packed, "--out", str(out), "--tokenizer", str(model)]) == 0
+    assert manifest_of(out)["licenses"]["SNOMEDCT_US"] == "UMLS, restriction level 9"
 
 
 def test_the_command_in_the_manifest_builds_it_again(model, tmp_path, monkeypatch):

@@ -81,6 +81,9 @@ def test_names_and_exact_synonyms(hands):
 def test_the_license_in_the_header(written, license, tmp_path):
     path = tmp_path / "hands.obo"
     text = HANDS.replace("ontology: hands", f"property_value: {written}\nontology: hands")
+    path.write_text(f"{text}\n[Term]\nid: HANDS:1\nname: of the ontology that is called so\n")
+    found = read_obo(path).licenses
+    assert found is None if license is None else found.collect().rows() == [("HANDS", license)]
     path.write_text(f"{text}\n[Term]\nid: B:1\nname: imported from another ontology\n")
     found = read_obo(path).licenses
     assert found is None if license is None else found.collect().rows() == [("A", license)]
