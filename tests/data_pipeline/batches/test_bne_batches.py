@@ -216,7 +216,7 @@ def test_what_cannot_be_used_is_said(names, tmp_path):
         BadInput, match="its words were made by rules of hash 000000000000; expected"
     ):
         NameBatches(names, spoil(names, tmp_path, word_rules="0" * 64), SPEC)
-    with pytest.raises(BadInput, match=r"found float32 \[.*, 12\]; expected\s+float32 \[.*, 13\]"):
+    with pytest.raises(BadInput, match=r"holds float32 \(.*, 12\); expected float32 \(.*, 13\)"):
         NameBatches(names, spoil(names, tmp_path / "wide", width=13), SPEC)
     with pytest.raises(BadInput, match="python -m data_pipeline.skip_gram"):
         NameBatches(names, names, SPEC)
