@@ -29,7 +29,7 @@ Examples:
 
 from __future__ import annotations
 
-import json
+import copy
 import shlex
 import tempfile
 from dataclasses import dataclass
@@ -175,7 +175,7 @@ def _commands(run: SavedRun) -> list[str]:
 
     made = run.identity.get("dataset", {}).get(PROVENANCE, {})
     commands = [made["command"]] if "command" in made else []
-    config = json.loads(json.dumps(run.identity["config"]))
+    config = copy.deepcopy(run.identity["config"])
     # A recipe may be in a file of the user's; what was made longer had another rate before.
     if config["recipe"] not in RECIPES or "extended" in run.identity:
         return commands

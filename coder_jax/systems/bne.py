@@ -57,7 +57,14 @@ from coder_jax.models.names import (
     new_name_encoder,
     write_name_encoder,
 )
-from coder_jax.systems.encoder_system import VECTORS, run_summary, single, token_ids, unit_length
+from coder_jax.systems.encoder_system import (
+    VECTORS,
+    license_row,
+    run_summary,
+    single,
+    token_ids,
+    unit_length,
+)
 from coder_jax.training.run_folder import DataOfRun, Run, StartOfRun
 from coder_jax.training.system import (
     Batch,
@@ -829,7 +836,7 @@ def _describe_names(system: BneSystem, run: SavedRun) -> dict[str, Any]:
             "concepts": f"{dataset.counts.concepts:,}",
             "terms": f"{dataset.counts.terms:,}",
             "cleaning": dataset.cleaning,
-            **dataset.provenance.license_row(),
+            **license_row(dataset),
             "vectors of words": f"skip-grams ({vectors.variant}), hash {vectors.content_hash[:12]}",
         },
     }

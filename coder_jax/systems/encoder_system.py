@@ -478,7 +478,7 @@ class EncoderSystem(System):
             "triplets": f"{dataset.counts.triplets:,}",
             "relations": len(dataset.relations),
             "cleaning": dataset.cleaning,
-            **dataset.provenance.license_row(),
+            **license_row(dataset),
         }
 
     @property
@@ -850,6 +850,15 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
 
 
 _SCORED = {"heldout": "held-out terms", "development": "development sets"}
+
+
+def license_row(dataset: DataOfRun) -> dict[str, str]:
+    """The row of a model card with the licenses of the data; none where none is known."""
+    licensed: dict[str, list[str]] = {}
+    for vocabulary, license in dataset.provenance.licenses.items():
+        licensed.setdefault(license, []).append(vocabulary)
+    words = [f"{', '.join(names)}: {license}" for license, names in licensed.items()]
+    return {"licenses, as its files say": "; ".join(words)} if words else {}
 
 
 def run_summary(system: Any, run: SavedRun) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from data_pipeline import process
 from data_pipeline.dataset.store import Counts
 from data_pipeline.files.buckets import address, explained, file_sizes, in_bucket, open_bucket
 from data_pipeline.files.identity import (
+    PROVENANCE,
     RUN,
     Count,
     Hash,
@@ -300,14 +301,6 @@ class Provenance:
     licenses: dict[str, str] = dataclasses.field(default_factory=dict)
     command: str = ""
 
-    def license_row(self) -> dict[str, str]:
-        """The row of a model card with the licenses; none where none is known."""
-        licensed: dict[str, list[str]] = {}
-        for vocabulary, license in self.licenses.items():
-            licensed.setdefault(license, []).append(vocabulary)
-        words = [f"{', '.join(names)}: {license}" for license, names in licensed.items()]
-        return {"licenses, as its files say": "; ".join(words)} if words else {}
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataOfRun(AnyDataOfRun):
@@ -394,8 +387,9 @@ _OF_A_CLAIM = {_LOCK, f"{RUN.file}.unfinished"}
 def identity(
     config: Mapping[str, Any], data: Mapping[str, Any], start: StartOfRun | RunJson
 ) -> RunJson:
-    """What must not change when a run resumes: all but where and how it is carried out; and the
-    provenance of its data.
+    """What must not change when a run resumes: all but where and how it is carried out.
+
+    It also tells the provenance of the data, which may change.
 
     Args:
         config: of the run, as JSON; its `run` does not count.
@@ -508,9 +502,19 @@ def system_name(path: str | Path) -> str | None:
     return typed_run(read_run_identity(small_files(path)), Run, str(path)).config.system.name
 
 
+def without_provenance(run: RunJson) -> RunJson:
+    """A run, or its data, without how the dataset was made; its content hash says whether it is
+    the same.
+    """
+    if "dataset" not in run:
+        return run
+    kept = {name: said for name, said in run["dataset"].items() if name != PROVENANCE}
+    return {**run, "dataset": kept}
+
+
 def check_identity(saved: RunJson, current: RunJson, where: str) -> None:
     """Raise BadInput, with every difference, unless both describe the same run."""
-    lines = differences(saved, current)
+    lines = differences(without_provenance(saved), without_provenance(current))
     if lines:
         shown = lines[:20] + ([f"... and {len(lines) - 20} more"] if len(lines) > 20 else [])
         raise BadInput(
@@ -547,7 +551,7 @@ def going_on(saved: RunJson, current: RunJson, where: str, *, step: int, extend:
     if _CHANGES in saved:
         current = {**current, _CHANGES: saved[_CHANGES]}
     length = steps_of(current), _epochs_of(current)
-    if differences(_with_length(saved, *length), current):
+    if differences(without_provenance(_with_length(saved, *length)), without_provenance(current)):
         check_identity(saved, current, where)  # with the steps, if they differ, too
     recorded = as_saved(saved, step)
     before, now = steps_of(recorded), steps_of(current)

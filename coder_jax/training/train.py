@@ -34,6 +34,7 @@ from coder_jax.training.run_folder import (
     read_run_identity,
     steps_of,
     typed_run,
+    without_provenance,
 )
 from coder_jax.training.start import load_start
 from coder_jax.training.state import TrainState, learning_rate, new_state, overview
@@ -49,7 +50,7 @@ from coder_jax.training.system import (
     to_json,
 )
 from data_pipeline.batches.spec import BatchSource
-from data_pipeline.files.identity import PROVENANCE, RUN, typed, write_identity
+from data_pipeline.files.identity import RUN, typed, write_identity
 from data_pipeline.process import BadInput, Stopped
 
 # -------------------------------------------------------------------------------------------------
@@ -472,7 +473,5 @@ def _run_in_a_line(config: Config) -> str:
 
 def _content_hash(source: BatchSource) -> str:
     """A hash of the data, which hosts compare; a copy may have been built by another command."""
-    said = {name: said for name, said in source.identity.items() if name != "dataset"}
-    dataset = source.identity.get("dataset", {})
-    said["dataset"] = {name: dataset[name] for name in dataset if name != PROVENANCE}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    said = json.dumps(without_provenance(source.identity), sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()

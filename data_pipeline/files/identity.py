@@ -199,8 +199,7 @@ _KINDS = {
 
 _FORMAT = re.compile(r"coder_jax (\w+) (\d+)")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# What a run says of how its dataset was made; whether it is the same dataset, its hash says.
-PROVENANCE = "provenance"
+PROVENANCE = "provenance"  # what a run says of how its dataset was made
 # Settings that not all versions have, with the value that does what the others do: a run that has
 # recorded it is the same as one without the setting.
 NEUTRAL: tuple[tuple[str, Any], ...] = (
@@ -299,15 +298,10 @@ _ABSENT = "absent"
 
 
 def differences(there: Any, here: Any, prefix: str = "") -> list[str]:
-    """A line for each value that differs between two nested dictionaries, or dataclasses.
-
-    The provenance of a dataset is not compared.
-    """
+    """A line for each value that differs between two nested dictionaries, or dataclasses."""
     there, here = msgspec.to_builtins(there), msgspec.to_builtins(here)
     lines = []
     for name in sorted(there.keys() | here.keys()):
-        if f"{prefix}{name}" == f"dataset.{PROVENANCE}":
-            continue
         a, b = there.get(name, _ABSENT), here.get(name, _ABSENT)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")

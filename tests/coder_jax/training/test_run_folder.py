@@ -7,17 +7,20 @@ import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from coder_jax.training import run_folder as run_lock
 from coder_jax.training.run_folder import (
     as_it_was,
+    check_identity,
     claim_run_folder,
     going_on,
     lock_run,
     read_run_identity,
 )
+from coder_jax.training.train import _content_hash
 from data_pipeline.files.identity import RUN, write_identity
 from data_pipeline.process import BadInput, Stopped, _stop_when_asked
 
@@ -97,6 +100,21 @@ def run_of(steps, **parts):
 def test_the_same_run_goes_on_as_it_is():
     assert going_on(run_of(6), run_of(6), "runs/x", step=3, extend=False) == run_of(6)
     assert going_on(run_of(6), run_of(6), "runs/x", step=3, extend=True) == run_of(6)
+
+
+@pytest.mark.parametrize("told", [{}, {"provenance": {"command": "build of another machine"}}])
+def test_how_the_data_was_made_may_differ(told):
+    """As of an earlier version, which did not tell it; run.json stays as it is."""
+    saved = run_of(6, dataset={"hash": "a", **told})
+    current = run_of(6, dataset={"hash": "a", "provenance": {"command": "build"}})
+    assert going_on(saved, current, "runs/x", step=3, extend=False) == saved
+    check_identity(saved, current, "runs/x")
+    hashes = {_content_hash(SimpleNamespace(identity=run)) for run in (saved, current)}
+    assert len(hashes) == 1, "hosts may have copies of the data"
+    other = run_of(6, dataset={"hash": "b", **told})
+    assert _content_hash(SimpleNamespace(identity=other)) not in hashes
+    with pytest.raises(BadInput, match="dataset.hash: 'b' there, 'a' here"):
+        going_on(other, current, "runs/x", step=3, extend=False)
 
 
 def test_more_steps_must_be_asked_for_and_are_written_down():
