@@ -15,7 +15,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
+from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.pallas import triton
 
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
@@ -49,7 +51,7 @@ def fits(length: int, head_width: int, dtype: Any) -> bool:
     """
     sizes = length, head_width
     powers = all(size & (size - 1) == 0 and size >= _SHORTEST for size in sizes)
-    here = jax.default_backend() == "gpu" and jax.device_count() == 1
+    here = jax.default_backend() == "gpu"
     return here and dtype == jnp.bfloat16 and powers and length <= _LONGEST_ROW
 
 
@@ -65,6 +67,8 @@ def fused_attention(
     interpret: bool = False,
 ) -> jax.Array:
     """Attention within segments, bfloat16 [R, L, H, K].
+
+    Rows may be spread over devices: each computes its own.
 
     Args:
       qkv_RL3HK: queries, keys and values, bfloat16.
@@ -85,15 +89,11 @@ def fused_attention(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attention(dropout, interpret, qkv_RL3HK, segments_RL, positions_RL, ids_RL):
-    rows, length, _, heads, width = qkv_RL3HK.shape
-    return _call(
-        functools.partial(_forward_kernel, dropout=dropout),
-        jax.ShapeDtypeStruct((rows, length, heads, width), qkv_RL3HK.dtype),
-        (qkv_RL3HK,),
-        (segments_RL, positions_RL, ids_RL),
-        interpret,
-        "packed_attention",
-    )
+    kernel = functools.partial(_forward_kernel, dropout=dropout)
+    rule = "... l c h k, ... l, ... l, ... l -> ... l h k"
+    _, length, _, heads, width = qkv_RL3HK.shape
+    arrays = qkv_RL3HK, segments_RL, positions_RL, ids_RL
+    return _call(kernel, rule, arrays, (length, heads, width), interpret, "packed_attention")
 
 
 def _attention_forward(dropout, interpret, *given):
@@ -102,40 +102,74 @@ def _attention_forward(dropout, interpret, *given):
 
 def _attention_backward(dropout, interpret, given, grad_RLHK):
     qkv_RL3HK, *of_tokens = given
-    grad_RL3HK = _call(
-        functools.partial(_backward_kernel, dropout=dropout),
-        jax.ShapeDtypeStruct(qkv_RL3HK.shape, qkv_RL3HK.dtype),
-        (qkv_RL3HK, grad_RLHK),
-        tuple(of_tokens),
-        interpret,
-        "packed_attention_gradient",
-    )
+    kernel = functools.partial(_backward_kernel, dropout=dropout)
+    rule = "... l c h k, ... l h k, ... l, ... l, ... l -> ... l c h k"
+    arrays, name = (qkv_RL3HK, grad_RLHK, *of_tokens), "packed_attention_gradient"
+    grad_RL3HK = _call(kernel, rule, arrays, qkv_RL3HK.shape[1:], interpret, name)
     return grad_RL3HK, None, None, None
 
 
 _attention.defvjp(_attention_forward, _attention_backward)
 
 
-def _call(kernel, out, of_heads, of_tokens, interpret, name):
-    """Runs a kernel for each row and head; its refs lack both dimensions."""
-    rows, length, _, heads, _ = of_heads[0].shape
+def _call(kernel, rule, arrays, out_shape, interpret, name):
+    """Runs a kernel for each row and head; its refs lack both dimensions.
 
-    def of_head(array):
-        shape = [None if axis in (0, array.ndim - 2) else n for axis, n in enumerate(array.shape)]
-        zeros = (0,) * (array.ndim - 3)
-        return pl.BlockSpec(tuple(shape), lambda row, head: (row, *zeros, head, 0))
+    Each device runs it for the rows that it has: XLA, which cannot look into a kernel, would gather
+    them all. `jax.vmap` adds a dimension of rows.
 
-    of_row = pl.BlockSpec((None, length), lambda row, head: (row, 0))
-    return pl.pallas_call(
-        kernel,
-        grid=(rows, heads),
-        in_specs=[*map(of_head, of_heads), *(of_row for _ in of_tokens)],
-        out_specs=of_head(out),
-        out_shape=out,
-        compiler_params=triton.CompilerParams(num_warps=max(1, length // 16), num_stages=1),
-        interpret=interpret,
-        name=name,
-    )(*of_heads, *of_tokens)
+    Args:
+      kernel: of refs of the arrays and of the result.
+      rule: the dimensions of arrays and result, "..." those of rows, the only ones to be spread.
+      arrays: [..., L, H, K], [..., L, 3, H, K] or [..., L].
+      out_shape: of the result of one row.
+      interpret, name: as `pallas_call` has them.
+    """
+
+    def on_one_device(*arrays):
+        *of_rows, length = arrays[-1].shape
+        flat = [array.reshape(-1, *array.shape[len(of_rows) :]) for array in arrays]
+        out = jax.ShapeDtypeStruct((len(flat[0]), *out_shape), arrays[0].dtype)
+        made = pl.pallas_call(
+            kernel,
+            grid=(len(flat[0]), out_shape[-2]),
+            in_specs=[_block(array.shape) for array in flat],
+            out_specs=_block(out.shape),
+            out_shape=out,
+            compiler_params=triton.CompilerParams(num_warps=max(1, length // 16), num_stages=1),
+            interpret=interpret,
+            name=name,
+        )(*flat)
+        return made.reshape(*of_rows, *out_shape)
+
+    def partition(mesh, given, found):
+        return mesh, on_one_device, found.sharding, tuple(array.sharding for array in given)
+
+    spread = custom_partitioning(on_one_device)
+    whole = tuple(name for name in ("l", "c", "h", "k") if name in rule)
+    spread.def_partition(partition, sharding_rule=rule, need_replication_factors=whole)
+    mapped = custom_vmap(spread)
+
+    @mapped.def_vmap
+    def _(size, is_mapped, *arrays):
+        more = (
+            array if has else jnp.broadcast_to(array, (size, *array.shape))
+            for array, has in zip(arrays, is_mapped, strict=True)
+        )
+        return mapped(*more), True
+
+    return mapped(*arrays)
+
+
+def _block(shape):
+    """Of an array [R, L], [R, L, H, K] or [R, L, 3, H, K] what the program of a row and head
+    reads or writes.
+    """
+    if len(shape) == 2:
+        return pl.BlockSpec((None, shape[1]), lambda row, head: (row, 0))
+    of_head = [None if axis in (0, len(shape) - 2) else n for axis, n in enumerate(shape)]
+    zeros = (0,) * (len(shape) - 3)
+    return pl.BlockSpec(tuple(of_head), lambda row, head: (row, *zeros, head, 0))
 
 
 def _probabilities(q_LK, k_LK, segments_L):

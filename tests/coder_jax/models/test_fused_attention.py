@@ -1,9 +1,12 @@
 """The kernel of attention, interpreted on a CPU, beside the products that are written out."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.models.bert import MASKED, AttentionMask, attention
 from coder_jax.models.bert_config import BertConfig
@@ -77,13 +80,38 @@ def test_output_and_gradients_are_those_of_the_attention_written_out(
 def test_it_is_for_gpus_bfloat16_and_rows_that_fit(monkeypatch):
     assert not fits(128, 64, jnp.bfloat16)  # the CPU of the tests
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
     assert fits(128, 64, jnp.bfloat16) and fits(32, 32, jnp.bfloat16)
     assert not fits(128, 64, jnp.float32)
     assert not fits(256, 64, jnp.bfloat16)
     assert not fits(96, 64, jnp.bfloat16) and not fits(128, 48, jnp.bfloat16)
-    monkeypatch.setattr(jax, "device_count", lambda: 8)  # it is not divided over devices
-    assert not fits(128, 64, jnp.bfloat16)
+
+
+def test_each_device_computes_its_own_rows():
+    """Blocks over one axis, their rows over another, as in a train step on 4 x 2 devices."""
+    rng = np.random.default_rng(0)
+    segments, positions = packed(4 * 6, 32, rng)
+    ids = jnp.asarray(rng.integers(0, 2**32, segments.shape, np.uint32))
+    qkv = jnp.asarray(rng.standard_normal((*segments.shape, 3, 2, 16), np.float32))
+
+    def both(qkv, *of_tokens):
+        def loss(qkv):
+            given = {"rate": 0.1, "site": SITE, "max_positions": 512, "interpret": True}
+            out = jax.vmap(lambda *block: fused_attention(*block, **given))(qkv, *of_tokens)
+            return (out**2).sum(), out
+
+        return jax.grad(loss, has_aux=True)(qkv)
+
+    arrays = [array.reshape(4, 6, *array.shape[1:]) for array in (qkv, segments, positions, ids)]
+    expected_grad, expected = both(*arrays)
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("groups", "within"))
+    spread = NamedSharding(mesh, PartitionSpec("groups", "within"))
+    placed = jax.device_put(arrays, spread)
+    program = jax.jit(both).lower(*placed).compile()
+    assert not re.findall(r"all-(?:gather|to-all)|collective-permute", program.as_text())
+    grad, out = program(*placed)
+    assert grad.sharding.is_equivalent_to(spread, grad.ndim)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(grad, expected_grad)
 
 
 def test_it_becomes_two_kernels_for_an_nvidia_gpu():
