@@ -204,7 +204,7 @@ class _Work(NamedTuple):
             most = min(k, encoded.num_concepts)
             found = [[*matches] for matches in nearest_concepts(vectors, encoded, most)]
         else:
-            similarities, rows = search(vectors, encoded.vectors, min(k, len(encoded.terms)))
+            similarities, rows = search(vectors, encoded.keys, min(k, len(encoded.terms)))
             found = [
                 [(encoded.concepts[row], encoded.terms[row], one) for one, row in pairs]
                 for pairs in map(zip, similarities.tolist(), rows.tolist())

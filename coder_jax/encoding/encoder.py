@@ -27,7 +27,7 @@ from coder_jax.encoding.readers import (
     OnnxReader,
     within_positions,
 )
-from coder_jax.encoding.search import search
+from coder_jax.encoding.search import KeptRows, search
 from coder_jax.encoding.vector_files import (
     TERMS_PER_CHUNK,
     Rows,
@@ -91,6 +91,11 @@ class EncodedDictionary:
     concepts: list[str]
     vectors: Rows  # float [n, D], unit length; an array or the rows of a file
     encoder: TermEncoder | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def keys(self) -> KeptRows:
+        """The vectors as `search` takes them."""
+        return KeptRows(self.vectors)
 
     @cached_property
     def num_concepts(self) -> int:
@@ -303,7 +308,7 @@ def nearest_concepts(
     width = 1 if k == 1 else k * _TERMS_PER_CONCEPT
     while len(open_queries):
         width = min(width, len(dictionary.terms))
-        similarity, index = search(queries_QD[open_queries], dictionary.vectors, width)
+        similarity, index = search(queries_QD[open_queries], dictionary.keys, width)
         for query, values, numbers in zip(open_queries, similarity, index, strict=True):
             found[query] = _first_of_each_concept(values, numbers, dictionary, k)
         open_queries = np.array([q for q in open_queries if len(found[q]) < k], np.int64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -198,10 +198,47 @@ _BLOCK_KEYS_CPU, _SIMILARITIES_CPU = 16384, 1 << 21
 _MOST_KEYS = 1 << 30  # indices on the devices are int32
 _SPREAD, _SAME = PartitionSpec("keys"), PartitionSpec()
 Products = Literal["exact", "bfloat16"]
+_BlocksOfKeys = tuple[jax.Array, jax.Array]
 # By bfloat16 so many times k keys of a block are compared in float32. A product of unit vectors of
 # width D is off by some 0.002 / sqrt(D), so that few of the nearest are not among them:
 # tests/coder_jax/encoding/test_search.py and benchmarks/refresh.py measure how few.
 _CANDIDATES = 2
+
+
+class KeptRows:
+    """Rows that are searched more than once: what accelerators have copied stays with them.
+
+    They keep blocks while half of their memory is free; the others are copied at each search. A CPU
+    keeps none.
+
+    Args:
+      rows: float [n, D]; they must not change.
+    """
+
+    def __init__(self, rows: Rows):
+        self._rows, self.shape = rows, rows.shape
+        self._kept: dict[tuple[int, ...], _BlocksOfKeys] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray:
+        return self._rows[rows]
+
+    def blocks(self, place: tuple[int, ...], copy: Callable[[], _BlocksOfKeys]) -> _BlocksOfKeys:
+        """The blocks at a place, copied if they were not kept."""
+        if place not in self._kept:
+            copied = copy()
+            if not all(map(_is_half_free, copied[0].devices())):
+                return copied
+            self._kept[place] = copied
+        return self._kept[place]
+
+
+def _is_half_free(device: jax.Device) -> bool:
+    """Whether half of an accelerator's memory is free."""
+    memory = device.memory_stats() or {}
+    return 2 * memory.get("bytes_in_use", 0) < memory.get("bytes_limit", 0)
 
 
 def search(
@@ -221,7 +258,8 @@ def search(
     Args:
       queries: float [q, D].
       keys: float [n, D], also float16 or rows of a file (`RowsOfFile`): a device has two blocks at
-        most. One CPU uses float32 as they are if they are aligned (`files.whole`), else a copy.
+        most, or more of `KeptRows`. One CPU uses float32 as they are if they are aligned
+        (`files.whole`), else a copy.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.
       block_keys: keys that a device compares at a time, likewise; chosen for the machine if None.
@@ -304,7 +342,9 @@ def _search_on_devices(
     for turn in range(rounds):
         process.poll()
         starts = key_rows * (turn + rounds * np.arange(len(chosen)))
-        blocks_of_keys = _spread_blocks(keys, starts, key_rows, mesh)
+        copy = partial(_spread_blocks, keys, starts, key_rows, mesh)
+        place = turn, key_rows, *(device.id for device in chosen)
+        blocks_of_keys = keys.blocks(place, copy) if isinstance(keys, KeptRows) else copy()
         before = best
         best = [
             _merge_blocks(queries_QD, *blocks_of_keys, *found, k=k, mesh=mesh, products=products)
@@ -337,9 +377,7 @@ def block_size(needed: int, most: int) -> int:
     return 1 << max(0, min(needed, most) - 1).bit_length()
 
 
-def _spread_blocks(
-    keys: Rows, starts: np.ndarray, rows: int, mesh: Mesh
-) -> tuple[jax.Array, jax.Array]:
+def _spread_blocks(keys: Rows, starts: np.ndarray, rows: int, mesh: Mesh) -> _BlocksOfKeys:
     """The arguments `keys` and `bounds` of `_merge_blocks`: one block of keys on each device."""
     blocks = [
         jax.device_put(rows_from(keys, int(start), rows), device)

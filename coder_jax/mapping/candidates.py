@@ -148,7 +148,7 @@ class Candidates:
         width = min(width, len(self.encoded.terms))
         rows: list[np.ndarray] = [np.zeros(0, np.int64) for _ in strings]
         if self.kind != "characters":
-            rows = list(search(vectors, self.encoded.vectors, width)[1])
+            rows = list(search(vectors, self.encoded.keys, width)[1])
         if self.characters is not None:
             alike = self.characters.most_alike(strings, width)
             rows = [np.union1d(one, other) for one, other in zip(rows, alike, strict=True)]

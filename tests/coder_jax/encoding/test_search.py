@@ -4,9 +4,11 @@ import jax
 import numpy as np
 import pytest
 
+from coder_jax.encoding import search as search_module
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.search import (
     _NOTHING,
+    KeptRows,
     _merge_block,
     _merge_blocks,
     _pack,
@@ -96,6 +98,30 @@ def test_one_cpu_where_every_block_is_better_than_those_before_it(rising):
     expected_similarity, expected_index = by_sorting(q, n, 70)
     np.testing.assert_array_equal(index, expected_index)
     np.testing.assert_allclose(similarity, expected_similarity, rtol=1e-6)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_devices_keep_the_keys_while_they_have_room(monkeypatch, devices):
+    keys = np.random.default_rng(0).standard_normal((1029, 24), np.float32)
+    copied = []
+
+    class Counted(np.ndarray):
+        def __getitem__(self, rows):
+            copied.append(rows)
+            return np.asarray(self)[rows]
+
+    kept = KeptRows(keys.view(Counted))
+    settings = {"block_keys": 64, "devices": jax.devices()[:devices], "products": "bfloat16"}
+    room = iter([True] * 2 * devices + [False] * 100)
+    monkeypatch.setattr(search_module, "_is_half_free", lambda device: next(room))
+    for queries in (keys[:5], keys[7:9]):
+        expected = search(queries, keys, 3, **settings)
+        before = len(copied)
+        found = search(queries, kept, 3, **settings)
+        np.testing.assert_array_equal(found, expected)
+        copies = len(copied) - before
+        blocks = -(-1029 // (64 * devices)) * devices
+        assert copies == (blocks if before == 0 else blocks - 2 * devices)
 
 
 def test_padding_beside_the_last_keys_hides_no_better_group():

@@ -21,9 +21,9 @@ from coder_jax.__main__ import main
 from coder_jax.devices.mesh import put_batch
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.export.folder import load_module
-from coder_jax.models.bert import AttentionMask, Probes, _Layer, split_encoder
+from coder_jax.models.bert import AttentionMask, Probes, _Layer
 from coder_jax.models.hf_weights import random_bert
-from coder_jax.systems.encoder_system import EncoderOfRun, StartOfEncoder
+from coder_jax.systems.encoder_system import EncoderOfRun
 from coder_jax.systems.recall_rank.candidates import CandidateGenerator
 from coder_jax.systems.recall_rank.ranking import (
     RecallAndRank,
@@ -165,38 +165,35 @@ def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
         assert one == other
 
 
-def steps_on(mentions, devices, passes=1, steps=3, **optimizer):
-    """(losses, parameters) of some steps with fixed negatives on some devices."""
-    config = config_of(
-        "recall", mentions, "x", batch={"negatives": "random"}, run={"passes": passes}
-    )
+def steps_on(stage, folder, devices=1, steps=3, how=None, **optimizer):
+    """(losses, parameters, those before) of some steps with fixed negatives on some devices."""
+    batch = {"negatives": "random"} if stage == "recall" else None
+    config = config_of(stage, folder, "x", batch=batch, run=how or {})
     # Adam divides by the size of a gradient: of one near 0 it would show the rounding.
     changed = dataclasses.replace(config.optimizer, eps=1e-3, **optimizer)
     config = dataclasses.replace(config, optimizer=changed)
     system = config.system
-    encoder = EncoderOfRun(config=TINY.to_hf(), pooler=True, license=None)
-    about = StartOfEncoder(encoder=encoder)
-    step = make_step(config, about, RecallBatches.packed, devices=jax.devices()[:devices])
-    encoder = split_encoder(random_bert(TINY, seed=0, dtype="float32"))[1]
-    state = new_state(step.like, system, {"encoder": encoder}, step.parts, step.optimizer)
-    source = RecallBatches(mentions, system.batch, step.cut)
+    start, initial = system.load_initial(source_of(config, folder))
+    packed = {"recall": RecallBatches, "rank": RankBatches}[stage].packed
+    step = make_step(config, start, packed, devices=jax.devices()[:devices])
+    state = new_state(step.like, system, initial, step.parts, step.optimizer)
+    source = system.open(folder, step.cut, rows=0, steps=STEPS)
     step.compile(source, source.plan.ample)
     losses = []
     for batch in source.batches(0, steps):
         placed = put_batch(step.mesh, step.cut, batch, source.packed)
         state, metrics = step(state, placed, source.plan.ample)
         losses.append(float(metrics["loss"]))
-    return losses, jax.device_get(state.params)
+    return losses, jax.device_get(state.params), initial
 
 
 def test_the_pooler_that_is_trained_decays(mentions):
     """The first step of AdamW: with a decay, less by rate x decay x what was there."""
     decay, rate = 0.5, 1e-3  # of `config_of`
-    start = split_encoder(random_bert(TINY, seed=0, dtype="float32"))[1]["pooler"]
-    none, some = (
-        steps_on(mentions, 1, steps=1, weight_decay=one)[1]["encoder"]["pooler"]
-        for one in (0.0, decay)
+    (_, none, start), (_, some, _) = (
+        steps_on("recall", mentions, steps=1, weight_decay=one) for one in (0.0, decay)
     )
+    none, some, start = (params["encoder"]["pooler"] for params in (none, some, start))
     assert np.abs(none["kernel"] - start["kernel"]).min() > 0, "the number of concepts moves it"
     expected = none["kernel"] - rate * decay * start["kernel"]
     np.testing.assert_allclose(some["kernel"], expected, rtol=0, atol=1e-7)
@@ -205,11 +202,19 @@ def test_the_pooler_that_is_trained_decays(mentions):
 
 
 @pytest.mark.parametrize(
-    ("devices", "passes"), [pytest.param(4, 1, marks=pytest.mark.slow), (2, 2)]
+    ("stage", "devices", "how"),
+    [
+        pytest.param("recall", 4, {}, marks=pytest.mark.slow),
+        ("recall", 2, {"passes": 2, "cache_chunks": 2}),
+        pytest.param("recall", 1, {"cache_chunks": 3, "remat": "layers"}, marks=pytest.mark.slow),
+        ("rank", 2, {"passes": 2, "cache_chunks": 2}),
+        pytest.param("rank", 1, {"cache_chunks": 3, "remat": "dots"}, marks=pytest.mark.slow),
+    ],
 )
-def test_devices_and_passes_change_nothing(mentions, devices, passes):
-    losses, params = steps_on(mentions, 1)
-    again, others = steps_on(mentions, devices, passes)
+def test_devices_passes_chunks_and_remat_change_nothing(mentions, request, stage, devices, how):
+    folder = mentions if stage == "recall" else request.getfixturevalue("lists")
+    losses, params, _ = steps_on(stage, folder)
+    again, others, _ = steps_on(stage, folder, devices, how=how)
     assert again == pytest.approx(losses, rel=1e-6)
     for ours, theirs in zip(jax.tree.leaves(others), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
