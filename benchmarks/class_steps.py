@@ -31,14 +31,14 @@ import numpy as np
 from benchmarks.class_work import ClassWork
 from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.process import huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from benchmarks.rounds import turns
 from benchmarks.train_step_process import MeasuredSystem, SystemProcess
 from data_pipeline.process import BadInput, run_command
 
 _OURS, _PEER = "ours", "torch"
-_SETTINGS = ("step", "classes", "terms", "candidates", "width", "device", "huge_pages")
+_SETTINGS = ("step", "classes", "terms", "candidates", "width", "device")
 _RESERVE = 1 << 30  # bytes beside tables: interpreter, libraries, batches
 _LARGEST_DIFFERENCE = 1e-4  # of losses, relative
 
@@ -88,7 +88,6 @@ def measure(args: argparse.Namespace, work: ClassWork) -> dict[str, Any]:
         "candidates": work.candidates,
         "width": work.width,
         "device": device,
-        "huge_pages": args.huge_pages,
         "program": program,
         "available": available,
         "rows_used": int(np.mean([np.unique(work.stored(n).classes).size for n in range(4)])),
@@ -124,8 +123,7 @@ def _time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str])
     Raises:
         BadInput: if their losses are not finite, or differ.
     """
-    wanted = args.huge_pages == "all"
-    processes = [SystemProcess(name, work, wanted, _make_system) for name in systems]
+    processes = [SystemProcess(name, work, _make_system) for name in systems]
     losses = {process.name: process.losses for process in processes}
     difference = _largest_difference(losses)
     if not difference <= _LARGEST_DIFFERENCE:  # catches NaN too
@@ -189,8 +187,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     differences = [one["largest_difference"] for one in rows if "largest_difference" in one]
     lines.append(
         f"\n{row['device']}, float32: {row['terms']} terms a step, classes of {row['width']}, "
-        f"{row['candidates']} candidates of a term (rows that a step 2 uses: {used}); huge pages: "
-        f"{row['huge_pages']}. Losses of {ClassWork(step=1, classes=1).steps} steps differ by at "
+        f"{row['candidates']} candidates of a term (rows that a step 2 uses: {used}). "
+        f"Losses of {ClassWork(step=1, classes=1).steps} steps differ by at "
         f"most {max(differences, default=0):.0e}."
     )
     return "\n".join(lines)
@@ -215,7 +213,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--terms", type=int, default=128, help="in a step (default: 128)")
     parser.add_argument("--candidates", type=int, default=100, help="of a term (default: 100)")
     parser.add_argument("--width", type=int, default=350, help="of a class (default: 350)")
-    add_huge_pages(parser)
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn, about (default: 3)")
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
@@ -230,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> int:
         rows = []
-        with huge_pages(args.huge_pages == "all"):
+        with huge_pages():
             for step in args.steps:
                 for classes in args.classes:
                     before = machine()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.process import huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.process import run_command
@@ -24,9 +24,8 @@ def plain_parser(name: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser with --huge-pages and --json; `name` is that of the module."""
+    """A parser with --json; `name` is that of the module."""
     parser = plain_parser(name, description)
-    add_huge_pages(parser)
     parser.add_argument("--json", type=Path, help="file for the figures; earlier ones stay in it")
     return parser
 
@@ -41,14 +40,14 @@ def run_measured(
 
     Args:
         args: of a parser of `parser_of`.
-        measure: is called in a process of its own, with memory in huge pages if asked for.
+        measure: is called in a process of its own, with memory in huge pages.
         table: what is shown of the rows.
         settings: names of what tells rows of a file apart (`keep_rows`).
     """
 
     def work() -> int:
         before = machine()
-        with huge_pages(args.huge_pages == "all"):
+        with huge_pages():
             rows = [row | {"machine": before} for row in in_a_process(measure, args)]
         print(f"\n{table(rows)}\n\n{one_line(before)}")
         if args.json:

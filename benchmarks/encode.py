@@ -3,7 +3,7 @@
 Both get the same list of strings and give unit vectors, which are compared. sentence-transformers
 is set up as its best users would: it sorts by length by itself, and the fastest of several batch
 sizes is taken, and of its compiled and plain model where --compile is given. Rounds alternate; the
-table has the median round, both warm, both with memory in huge pages unless --huge-pages says none.
+table has the median round, both warm, both with memory in huge pages.
 Rates count tokens that are not padding.
 
     pip install -r requirements-test.txt -c constraints.txt                # sentence-transformers
@@ -15,6 +15,7 @@ Rates count tokens that are not padding.
 
 import argparse
 import dataclasses
+import importlib.util
 import sys
 import tempfile
 import time
@@ -47,7 +48,6 @@ _SETTINGS = (
     "pooling",
     "dtype",
     "device",
-    "huge_pages",
 )
 
 
@@ -144,7 +144,6 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "pooling": encoder.settings.pooling,
         "dtype": args.dtype,
         "device": jax.devices()[0].device_kind,
-        "huge_pages": args.huge_pages,
         "flops": encoder_flops(encoder.bert.config, lengths),
         "tokenize_s": tokenize_s,
         "cold_s": cold_s,
@@ -162,9 +161,11 @@ def measure(args: argparse.Namespace) -> list[Row]:
 def _onnx_encoders(
     args: argparse.Namespace, folder: Path, encoder: Any, work: Path
 ) -> dict[str, Any]:
-    """Our encoder on ONNX Runtime, in float32 and int8; none without --onnx."""
+    """Our encoder on ONNX Runtime, in float32 and int8, and on OpenVINO where that is installed;
+    none without --onnx.
+    """
     from coder_jax.encoding.encoder import TermEncoder
-    from coder_jax.encoding.readers import ONNX_FILES
+    from coder_jax.encoding.readers import ONNX_FILES, Backend, OnnxReader
     from coder_jax.export.onnx_files import write_graph, write_int8
 
     if not args.onnx:
@@ -176,12 +177,31 @@ def _onnx_encoders(
     write_graph(work, whole, encoder.settings)
     write_int8(whole, small)
     settings: dict[str, Any] = dataclasses.asdict(encoder.settings)
-    return {
-        f"coder_jax, --backend {backend}": TermEncoder.from_pretrained(
-            work, **settings, backend=backend
-        )
-        for backend in ONNX_FILES
-    }
+
+    def on(backend: Backend) -> TermEncoder:
+        return TermEncoder.from_pretrained(work, **settings, backend=backend)
+
+    encoders = {f"coder_jax, --backend {backend}": on(backend) for backend in ONNX_FILES}
+    if importlib.util.find_spec("openvino") is not None:
+        other = on("onnx")
+        assert isinstance(other.reader, OnnxReader)
+        other.reader.session = _OpenVino(whole)
+        encoders["OpenVINO, batches of coder_jax"] = other
+    return encoders
+
+
+class _OpenVino:
+    """An ONNX file that OpenVINO runs, in the place of ONNX Runtime's session."""
+
+    def __init__(self, path: Path):
+        import openvino
+
+        hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+        self.model = openvino.Core().compile_model(str(path), "CPU", hints)
+
+    def run(self, names: list[str], fed: dict[str, np.ndarray]) -> list[np.ndarray]:
+        found = self.model(fed)
+        return [found[name] for name in names]
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -222,7 +242,7 @@ def table(rows: list[Row]) -> str:
         lines.append(f"\n{name}: cosine to the vectors of coder_jax at least {cosine:.6f}.")
     lines.append(
         f"\n{ratio:.2f} times as fast. {row['source']}: {row['tokens']:,} tokens, the longest term "
-        f"{row['longest']}; pooling {row['pooling']}; huge pages: {row['huge_pages']}. Vectors "
+        f"{row['longest']}; pooling {row['pooling']}. Vectors "
         f"differ by at most {row['max_difference']:.0e}. First call, with compilation: "
         f"{row['cold_s']:.2f} s; tokenization alone: {row['tokenize_s']:.2f} s. "
         f"{row['device']}: matrix products at most {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
@@ -248,7 +268,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="of sentence-transformers, to choose from (default: 16 to 256)",
     )
     parser.add_argument(
-        "--onnx", action="store_true", help="our encoder on ONNX Runtime too, float32 and int8"
+        "--onnx",
+        action="store_true",
+        help="our encoder on ONNX Runtime too, float32 and int8, and on OpenVINO if installed",
     )
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"

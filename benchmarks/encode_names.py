@@ -21,7 +21,7 @@ from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.process import BadInput
 
 _OURS, _BERT, _PEER = "BNE", "BERT", "BERT by sentence-transformers"
-_SETTINGS = ("model", "source", "num_terms", "max_length", "device", "huge_pages")
+_SETTINGS = ("model", "source", "num_terms", "max_length", "device")
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
@@ -60,7 +60,6 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "distinct_words": len(set(words)),
         "max_length": bert.settings.max_length,
         "device": jax.devices()[0].device_kind,
-        "huge_pages": args.huge_pages,
         "peer": str(chosen),
         "peers_tried": rates,
         "seconds": medians(rounds),
@@ -82,8 +81,7 @@ def table(rows: list[Row]) -> str:
         lines.append(f"| {name} | {taken:.2f} | {rate:,.0f} | {taken / seconds[_OURS]:.1f} |")
     lines.append(
         f"\n{row['source']}: {row['words']:,} words, {row['distinct_words']:,} distinct; the BERT "
-        f"is {row['model']}; sentence-transformers with {row['peer']}; huge pages: "
-        f"{row['huge_pages']}."
+        f"is {row['model']}; sentence-transformers with {row['peer']}."
     )
     return "\n".join(lines)
 

@@ -1,6 +1,5 @@
 """Separate processes for measurements, so that each has its own peak of memory."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -141,25 +140,12 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def add_huge_pages(
-    parser: argparse.ArgumentParser, choices: Sequence[str] = ("all", "none")
-) -> None:
-    """Adds the flag for which processes use huge pages."""
-    parser.add_argument(
-        "--huge-pages",
-        choices=choices,
-        default="all",
-        help="who has memory in huge pages, as launch/train.sh asks for (default: all)",
-    )
-
-
 @contextlib.contextmanager
-def huge_pages(wanted: bool) -> Iterator[None]:
+def huge_pages() -> Iterator[None]:
     """In the block, processes that start use huge pages (glibc), as `launch/train.sh` does."""
     before = os.environ.pop(_TUNABLES, None)
     try:
-        if wanted:
-            os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
+        os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
         yield
     finally:
         os.environ.pop(_TUNABLES, None)

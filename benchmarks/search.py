@@ -4,7 +4,7 @@ Queries and keys are random unit vectors, or those of `coder_jax encode`. On a C
 faiss-cpu with a thread per core, its index filled beforehand. On a GPU it is faiss-gpu where that
 is installed, and torch (float32 products in blocks and torch.topk), once with the keys on the GPU
 already and once in the machine's memory; so is ours. Rounds alternate; the table has medians, for
-one query at a time and for many, all with memory in huge pages unless --huge-pages says none.
+one query at a time and for many, all with memory in huge pages.
 `keys, GB/s` is how fast the keys are read if each call reads them once.
 
     pip install -r requirements-benchmarks.txt -c constraints.txt       # faiss-cpu
@@ -29,7 +29,7 @@ from coder_jax.devices.xla_settings import set_up_xla
 from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
-_SETTINGS = ("source", "queries", "keys", "width", "k", "device", "huge_pages")
+_SETTINGS = ("source", "queries", "keys", "width", "k", "device")
 _TOLERANCE = 1e-5  # of similarities, and of what may have changed places
 _OURS, _OURS_KEPT = "coder_jax", "coder_jax, keys on the GPU"
 
@@ -152,7 +152,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{max(one['moved'] for one in found):.1e} of the places, where both are within "
         f"{_TOLERANCE:.0e} of each other. {rows[0]['device']}: matrix products at most "
         f"{rows[0]['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
-        f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s; huge pages: {rows[0]['huge_pages']}."
+        f"{rows[0]['copy_bytes_per_s'] / 1e9:,.1f} GB/s."
     )
     return "\n".join(lines)
 
@@ -200,7 +200,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     set_up_xla()  # as `python -m coder_jax normalize` does
     from benchmarks.limits import measured
 
-    limits = measured("float32", args.limit_seconds) | {"huge_pages": args.huge_pages}
+    limits = measured("float32", args.limit_seconds)
     return [
         {"source": source} | row | limits
         for source, queries, keys in _read_pairs(args)

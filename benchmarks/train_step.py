@@ -11,7 +11,7 @@ Three systems take CODER's optimizer step:
 First each takes three steps of at most two groups, in float32 without dropout, from the same
 weights; their losses must agree to 1e-4. Then, with dropout, each takes some steps in turn, several
 rounds of them, in a process of its own that waits while it is not its turn, all with memory in huge
-pages unless --huge-pages says otherwise. The table has the median round.
+pages. The table has the median round.
 
     pip install -r requirements-test.txt                # the recipe needs pytorch-metric-learning
     python -m benchmarks.train_step --data datasets/umls --groups 1
@@ -43,7 +43,7 @@ from benchmarks.command import add_batch_arguments, batches_of, plain_parser
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.limits import add_limit_seconds
 from benchmarks.machine import machine, one_line
-from benchmarks.process import add_huge_pages, huge_pages, in_a_process
+from benchmarks.process import huge_pages, in_a_process
 from benchmarks.random_encoders import NAMES as ENCODER_NAMES
 from benchmarks.random_encoders import save_random_encoder
 from benchmarks.results_file import keep_rows
@@ -59,9 +59,8 @@ _CHECKED_STEPS = 3
 _LARGEST_DIFFERENCE = 1e-4  # relative, of the losses of the checked steps
 _PAPERS_STEPS = 100_000
 _RANDOM = ("base", "minilm")  # shapes of --encoder
-_HUGE_PAGES = {"ours": ("ours",), "all": NAMES, "none": ()}  # which systems have them
 _WORK = ("encoder", "groups", "pairs", "row_length", "relations", "dtype")
-_SETTINGS = (*_WORK, "device", "huge_pages")
+_SETTINGS = (*_WORK, "device")
 
 
 def _find_encoder(name: str | None, work: Path, vocabulary: int = 0) -> tuple[str, Path]:
@@ -117,12 +116,9 @@ def _largest_difference(losses: dict[str, list[float]]) -> float:
     return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
 
 
-def _time_systems(
-    work: Work, systems: list[str], rounds: int, steps: int, in_huge_pages: str
-) -> dict[str, Any]:
+def _time_systems(work: Work, systems: list[str], rounds: int, steps: int) -> dict[str, Any]:
     """Seconds of a step in each round, and the memory, of each system."""
-    having = _HUGE_PAGES[in_huge_pages]
-    processes = [SystemProcess(name, work, name in having) for name in systems]
+    processes = [SystemProcess(name, work) for name in systems]
     times: dict[str, list[float]] = {name: [] for name in systems}
     start_s = [process.start_s for process in processes]  # all have compiled before one is timed
     for number, order in enumerate(turns(processes, rounds)):
@@ -172,9 +168,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         dropout=True,
     )
     losses = _check_losses(work, args.systems)
-    with huge_pages(args.huge_pages != "none"):
+    with huge_pages():
         limits = in_a_process(_measured_limits, args.dtype, args.limit_seconds)
-    systems = _time_systems(work, args.systems, args.rounds, args.steps, args.huge_pages)
+    systems = _time_systems(work, args.systems, args.rounds, args.steps)
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
     flops = statistics.mean(useful_flops(config, one) for one in terms)
@@ -194,7 +190,6 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "tokens": statistics.mean(int(one.lengths.sum()) for one in terms),
         "flops": flops,
         "row_length": work.spec.row_length,
-        "huge_pages": args.huge_pages,
         "losses": losses,
         "largest_difference": _largest_difference(losses),
         "systems": systems,
@@ -226,8 +221,7 @@ def table(row: dict[str, Any]) -> str:
         f"\n{row['device']}, {row['dtype']}: peak {row['peak_flops'] / 1e9:,.0f} GFLOP/s, copies "
         f"at {row['copy_bytes_per_s'] / 1e9:,.1f} GB/s. A step: {row['terms']:,} terms, "
         f"{row['tokens']:,.0f} tokens, {row['flops'] / 1e9:,.0f} GFLOP useful, "
-        f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens; "
-        f"huge pages: {row['huge_pages']}. "
+        f"{row['relations']:,} relation matrices; rows of ours have {row['row_length']} tokens. "
         f"Losses of {_CHECKED_STEPS} steps differ by at most {row['largest_difference']:.0e}."
     )
     return "\n".join(lines)
@@ -242,7 +236,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="folder or hub id of a BERT; base or minilm: random weights in the shape of BERT-base "
         "or all-MiniLM-L6-v2 (default: all-MiniLM-L6-v2 itself)",
     )
-    add_huge_pages(parser, list(_HUGE_PAGES))
     parser.add_argument("--relations", type=int, default=0, help="matrices (default: the data's)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--systems", nargs="+", choices=NAMES, default=list(NAMES))

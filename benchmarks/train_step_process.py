@@ -106,25 +106,22 @@ def _serve(name: str, work: Task, pipe: Connection, make: Make) -> None:
 
 
 class SystemProcess:
-    """The process of a system, seen from its parent.
+    """The process of a system, seen from its parent; its memory is in huge pages.
 
     Args:
         name: of the system.
         work: what it is to do.
-        with_huge_pages: whether it has memory in huge pages.
         make: gives the system of this name for this work.
     """
 
-    def __init__(
-        self, name: str, work: Task, with_huge_pages: bool = False, make: Make = _make_system
-    ):
+    def __init__(self, name: str, work: Task, make: Make = _make_system):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         # Otherwise jax would reserve most of a GPU's memory, that of others included.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.process = context.Process(target=_serve, args=(name, work, theirs, make), daemon=True)
-        with huge_pages(with_huge_pages):
+        with huge_pages():
             self.process.start()
         theirs.close()
 

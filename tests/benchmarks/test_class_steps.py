@@ -64,8 +64,8 @@ def test_candidates_are_of_the_terms_group_and_concepts():
 class Process:
     """A system in this process."""
 
-    def __init__(self, name, work, with_huge_pages, make):
-        assert with_huge_pages and make is class_steps._make_system
+    def __init__(self, name, work, make):
+        assert make is class_steps._make_system
         self.name, self.losses, self.start_s = name, [5.0, 4.0], 1.0
         self.second = 0.5 if name == "ours" else 1.0
 

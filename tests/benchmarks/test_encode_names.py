@@ -24,7 +24,6 @@ ROW = {
         encode_names._PEER: 10.0,
     },
     "peer": "batch_size 32, float32",
-    "huge_pages": "all",
 }
 
 

@@ -62,7 +62,6 @@ def test_the_table_has_rates_shares_and_ratios():
         "flops": 1e11,
         "peak_flops": 4e11,
         "copy_bytes_per_s": 2e10,
-        "huge_pages": "all",
     }
     text, what = search.table([row]), "1,000 | 50,000 | 384 | 10"
     assert f"| coder_jax | {what} | 0.5000 | 2,000 | 200 | 50% | 0.2 | 1.00 |" in text

@@ -92,7 +92,7 @@ def test_the_command_prints_what_the_file_holds(folder, tmp_path, monkeypatch, c
     (row,) = json.loads(report.read_text())["rows"]
     assert row["machine"]["versions"]["torch"] and row["relations"] == 7
     assert row["terms"] == SPEC.terms and row["largest_difference"] < 1e-4
-    assert row["huge_pages"] == "all" and set(train_step._SETTINGS) <= row.keys()
+    assert set(train_step._SETTINGS) <= row.keys()
     out = capsys.readouterr().out
     assert train_step.table(row) in out
     for name in ("ours", "tuned"):
@@ -151,14 +151,13 @@ def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
 
 
 def test_systems_take_turns_and_each_begins(monkeypatch):
-    turns, with_huge_pages = [], {}
+    turns = []
 
     class Process:
         start_s = 1.0
 
-        def __init__(self, name, work, huge_pages):
+        def __init__(self, name, work):
             self.name = name
-            with_huge_pages[name] = huge_pages
 
         def take(self, steps):
             turns.append(self.name)
@@ -169,13 +168,9 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
 
     monkeypatch.setattr(train_step, "SystemProcess", Process)
     systems = ["ours", "tuned"]
-    found = train_step._time_systems(None, systems, rounds=3, steps=1, in_huge_pages="ours")
+    found = train_step._time_systems(None, systems, rounds=3, steps=1)
     assert turns == ["ours", "tuned", "tuned", "ours", "ours", "tuned"]
     assert found["ours"]["rounds_s"] == [1, 4, 5] and found["ours"]["step_s"] == 4
-    assert with_huge_pages == {"ours": True, "tuned": False}
-    for asked, expected in (("all", True), ("none", False)):
-        train_step._time_systems(None, systems, rounds=1, steps=1, in_huge_pages=asked)
-        assert with_huge_pages == {"ours": expected, "tuned": expected}
 
 
 def test_a_system_that_ends_is_named(folder, capfd):
