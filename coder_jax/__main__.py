@@ -145,6 +145,10 @@ def _work(verb: str, command: ModuleType, words: list[str]) -> int:
     from coder_jax.devices.mesh import devices_explained  # imports jax: --help does without
 
     with quiet(wanted), devices_explained():
+        if not getattr(command, "ON_ALL_HOSTS", False):
+            from coder_jax.devices.hosts import alone
+
+            alone(verb)
         return command.run(options)
 
 

@@ -16,12 +16,12 @@
 #   --spot             cheaper, may be taken away at any time
 #   --create-flag F    one more flag for 'gcloud compute tpus queued-resources create'; repeatable
 #   --env NAME=VALUE   environment variable of the run; repeatable
-#   --prepare COMMAND  run on each host first (default: install Python 3.11 where it is missing)
+#   --prepare COMMAND  run on each host first, after Python 3.11 was installed where it is missing
 #   --restarts N       start again at most N times (default 100)
-#   --delete           delete the slice at the end; without it, it stays and costs
+#   --delete           delete the slice at the end, however that comes; without it, it stays and costs
 #   --dry-run          only print the commands
 #
-# Needs gcloud, logged in, and stays in the foreground (use tmux). Ctrl-C and SIGTERM make the run
+# Needs a git clone of this repository and gcloud, logged in, and stays in the foreground (use tmux). Ctrl-C and SIGTERM make the run
 # save and stop. Exit status: that of the run.
 set -euo pipefail
 
@@ -32,7 +32,7 @@ say() { echo "tpu_pod: $*" >&2; }
 fail() { say "$*"; exit 2; }
 
 name=coder-jax zone='' type='' project='' runtime='' spot='' restarts=100 delete='' dry_run=''
-prepare='command -v python3.11 >/dev/null || { sudo add-apt-repository -y ppa:deadsnakes/ppa && sudo apt-get install -y python3.11 python3.11-venv; }'
+prepare=''
 create_flags=() variables=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
     case $1 in
@@ -136,9 +136,10 @@ get_slice() {
     done
 }
 
-# The files that git knows, as they are here now.
+# The files that git knows, as they are here now. Its status is 255 where they did not arrive, else
+# that of what then fails on a host.
 send_code() {
-    local archive sent=''
+    local archive sent=0
     archive=$(mktemp "${TMPDIR:-/tmp}/coder_jax.XXXXXX")
     (
         cd "$repo"
@@ -146,11 +147,16 @@ send_code() {
             if [ -e "$file" ]; then printf '%s\0' "$file"; fi
         done | tar --null -T - -czf "$archive"
     )
-    run gcloud compute tpus tpu-vm scp "$archive" "$name:coder_jax.tgz" "${where[@]}" --worker=all &&
-        on_all_hosts "$prepare" && on_all_hosts "$unpack" || sent=no
+    run gcloud compute tpus tpu-vm scp "$archive" "$name:coder_jax.tgz" "${where[@]}" --worker=all ||
+        sent=255
     rm -f "$archive"
-    [ -z "$sent" ]
+    if [ "$sent" -eq 0 ]; then
+        on_all_hosts "$install_python" && { [ -z "$prepare" ] || on_all_hosts "$prepare"; } &&
+            on_all_hosts "$unpack" || sent=$?
+    fi
+    return "$sent"
 }
+install_python='command -v python3.11 >/dev/null || { sudo add-apt-repository -y ppa:deadsnakes/ppa && sudo apt-get install -y python3.11 python3.11-venv; }'
 # Beside what is there, so that the environment stays.
 unpack='mkdir -p coder_jax && tar -xzf coder_jax.tgz -C coder_jax && CODER_JAX_ACCELERATOR=tpu bash coder_jax/launch/environment.sh requirements.txt requirements-demo.txt'
 
@@ -185,28 +191,38 @@ run_once() {
 }
 
 [ -n "$dry_run" ] || command -v gcloud >/dev/null || fail "found no gcloud; install Google's Cloud SDK"
+[ -n "$(git -C "$repo" ls-files launch/tpu_pod.sh 2>/dev/null)" ] ||
+    fail "$repo is no git clone; expected one (not the ZIP file): the slice gets the files that git tracks"
+
+# Called by the trap below, also if the script ends while it waits for the slice.
+# shellcheck disable=SC2329
+at_end() {
+    if [ -n "$delete" ]; then
+        remove || true
+    elif [ -z "$dry_run" ]; then
+        say "the slice $name is still there, or asked for, and costs; to delete it: gcloud compute tpus" \
+            "queued-resources delete $name --zone $zone --force"
+    fi
+}
+trap at_end EXIT
 while :; do
     get_slice
     if send_code; then
         run_once
     else
-        status=255
+        status=$?
     fi
     [ "$status" -ne 0 ] && [ -z "$asked" ] && [ "$restarts" -gt 0 ] || break
     # 75: asked to stop, or a host was lost; 134, 137: ended by jax or killed, as a host was lost;
-    # 143: asked to stop before it could listen; 255: ssh lost its connection. A slice that was taken away may look like anything.
+    # 143: asked to stop before it could listen; 255: ssh lost its connection. A slice that was taken
+    # away may look like anything.
     case $status in
         75 | 134 | 137 | 143 | 255) ;;
         *) [ "$(state)" != ACTIVE ] || break ;;
     esac
     restarts=$((restarts - 1))
     say "the run ended with status $status; starting again, to go on where it stopped"
+    [ "$status" -ne 255 ] || sleep "$poll_seconds"
 done
 [ "$status" -eq 0 ] || say "the run ended with status $status"
-if [ -n "$delete" ]; then
-    remove
-elif [ -z "$dry_run" ]; then
-    say "the slice $name is still there and costs; to delete it: gcloud compute tpus" \
-        "queued-resources delete $name --zone $zone --force"
-fi
 exit "$status"

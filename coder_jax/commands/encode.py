@@ -15,7 +15,7 @@ all of them see.
 Examples:
   python -m coder_jax encode --model runs/demo/export --out vectors.npy terms.txt
   cut -f1 dictionary.tsv | python -m coder_jax encode --model runs/demo/export --out vectors.npy
-  python -m coder_jax encode --model coder_eng --out umls.npy --storage float16 \\
+  python -m coder_jax encode --model mine --out umls.npy --storage float16 \\
       --dictionary datasets/umls_eng
 """
 

@@ -53,20 +53,19 @@ Where the semantic group of mentions is given, these are recall (as MLNorm count
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless
 --no-cache is given; with it terms that several dictionaries share are encoded once. Those of other
 terms grow in files beside OUT while they are encoded. An evaluation that was stopped goes on with
-both when the same command is given again. It runs on one host: of several, start it on one alone,
-with JAX_NUM_PROCESSES=1.
+both when the same command is given again.
 
 Examples:
   python -m coder_jax evaluate --model runs/demo/export --json results.json \\
-      --benchmark heldout=runs/demo/dataset/heldout cadec=yours/cadec sim=yours/umnsrs-sim.txt
+      --benchmark heldout=runs/demo/dataset/heldout
   python -m coder_jax evaluate --compare sapbert.json mine.json
   python -m coder_jax evaluate --model cambridgeltl/SapBERT-from-PubMedBERT-fulltext \\
       --pooling cls mean --benchmark fr=mentions_fr.tsv --dictionary data/umls \\
       --dictionary-languages ENG --json sapbert.json
   python -m coder_jax evaluate --model runs/s2 --benchmark quaero=QUAERO_FrenchMed --json s2.json
-  python -m coder_jax evaluate --model coder_all --json mantra.json --dictionary data/umls \\
+  python -m coder_jax evaluate --model mine --json mantra.json --dictionary data/umls \\
       --dictionary-sources SNOMEDCT_US MSH MDR --benchmark mantra=Mantra-GSC.zip
-  python -m coder_jax evaluate --model coder_all --json quaero.json --dictionary data/umls \\
+  python -m coder_jax evaluate --model mine --json quaero.json --dictionary data/umls \\
       --benchmark quaero=QUAERO_FrenchMed
   python -m coder_jax evaluate --model PubMed-w2v.bin --vectors-of words --json words.json \\
       --dictionary data/umls --benchmark mcsm=data/umls ddbrc=diseasedb/data cadec=benchmarks/cadec
@@ -504,7 +503,6 @@ def run(options: EvaluateOptions) -> int:
         print(f"\nA: {a}\nB: {b}")
         return 0
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.hosts import alone
     from coder_jax.systems.trained_models import (
         answered_by_stages,
         open_model,
@@ -512,7 +510,6 @@ def run(options: EvaluateOptions) -> int:
         records_of_stages,
     )
 
-    alone("evaluate")
     out = _check(options)
     benchmarks = _read_benchmarks(options)
     staged = answered_by_stages(options.models, options.ranker, benchmarks)

@@ -25,7 +25,7 @@ with the same DIR add rows and columns. Vectors of a dictionary are made once fo
 shared between sets (see `evaluate --help`).
 
 Examples:
-  python -m coder_jax leaderboard --out board --data benchmarks
+  python -m coder_jax leaderboard --out board --data yours
   python -m coder_jax leaderboard --models mine.toml --sets sets.toml --out board \\
       --compare-to SapBERT
 """
@@ -136,9 +136,7 @@ class _Column:
 
 
 def run(options: LeaderboardOptions) -> int:
-    from coder_jax.devices.hosts import alone
 
-    alone("leaderboard")
     models, sets = read_list(options.models, BoardModel), read_list(options.sets, BoardSet)
     _check_compared(options, models)
     try:

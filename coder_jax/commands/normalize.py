@@ -65,10 +65,10 @@ meant, if that is more probable than not ("broader"); else not at all. With --cu
 Examples:
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --review review.html list.csv
-  echo "heart attack" | python -m coder_jax normalize --model coder_eng --dictionary terms.tsv
+  echo "heart attack" | python -m coder_jax normalize --model mine --dictionary terms.tsv
   python -m coder_jax normalize --model runs/demo/export --dictionary terms.tsv \\
       --column local_term --out coded.csv --decided list_decisions.csv list.csv
-  python -m coder_jax normalize --model coder_eng --dictionary data/umls --dictionary-sources \\
+  python -m coder_jax normalize --model mine --dictionary data/umls --dictionary-sources \\
       SNOMEDCT_US --semantic-types T047,T191 --precision 0.9 -k 3 terms.txt
   python -m coder_jax normalize --model runs/s2 --semantic-group DISO --min-similarity 0.1 \\
       --by classes --dictionary data/fr_all mentions_fr.txt
@@ -588,10 +588,8 @@ WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary'
 
 
 def run(options: NormalizeOptions) -> int:
-    from coder_jax.devices.hosts import alone
     from coder_jax.mapping.map_files import check_concepts
 
-    alone("normalize")
     _check(options)
     with contextlib.ExitStack() as files:
         # ---- all that is given is read and checked before anything is encoded ----

@@ -141,12 +141,10 @@ OPTIONS = ReportOptions
 
 def run(options: ReportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
-    from coder_jax.devices.hosts import alone
     from coder_jax.report.build import Inputs, build_report
     from coder_jax.report.model_answers import mentions_folder
     from coder_jax.report.page import write_page
 
-    alone("report")
     if options.compare and not options.dictionary:
         raise BadInput(f"--compare: found {options.compare[0]!r}; expected --dictionary with it")
     if options.mentions and not (options.dictionary or mentions_folder(options.mentions)):

@@ -26,7 +26,7 @@ SIGTERM or Ctrl-C stops it: it answers the requests that have come, and takes no
 
 Examples:
   python -m coder_jax serve --model runs/demo/export --dictionary runs/demo/dataset
-  python -m coder_jax serve --model coder_eng --name text-embedding-3-small --port 8001
+  python -m coder_jax serve --model mine --name text-embedding-3-small --port 8001
   curl -H 'Content-Type: application/json' -d '{"terms": ["heart attack"]}' \\
       http://127.0.0.1:8000/normalize
 """
@@ -101,9 +101,7 @@ def run(options: ServeOptions) -> int:
     import uvicorn
 
     from coder_jax.commands.web_app import make_app, warm_up
-    from coder_jax.devices.hosts import alone
 
-    alone("serve")
     with _listen(options.host, options.port) as listener:
         served = _served(options)
         warm_up(served)

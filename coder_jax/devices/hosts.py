@@ -221,7 +221,10 @@ def _usable_devices(
             raise BadInput(
                 f"JAX_LOCAL_DEVICE_IDS is {ids!r}; expected numbers of GPUs such as 0,1"
             ) from None
-    one_per_node = environment.get("SLURM_NTASKS") == environment.get("SLURM_STEP_NUM_NODES", "")
+    one_per_node = (
+        environment.get("SLURM_NTASKS") == environment.get("SLURM_STEP_NUM_NODES", "")
+        or environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == "1"
+    )
     # If the scheduler shows a process only one GPU, that GPU is number 0, whatever its real number.
     one_visible = environment.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
     return None if found is None or one_per_node or one_visible else tuple(found)

@@ -586,6 +586,11 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
       BadInput: a broken file, or nothing of what is wanted in it.
     """
     if not is_skip_grams(path):
+        if vectors_of not in _KINDS:
+            raise BadInput(
+                f"{path}: found no folder of skip-grams; expected one, of `python -m "
+                "data_pipeline.skip_gram`: no other vectors are of names"
+            )
         kind = _KINDS[vectors_of]
         return kind(_read_vector_file(path, kind.keys_of(keys)))
     kind = _OF_SKIP_GRAMS[vectors_of]

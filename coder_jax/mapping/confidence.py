@@ -43,7 +43,7 @@ _TOLERANCE = 1e-6
 _MOST_ROWS = 200
 _LEAST_ANSWERED = 30
 _MEASURE_AGAIN = f"make it again with `{CUTOFFS.command}`"
-_MOST_TIMES = 2  # as large as another: where confidence that a dictionary gave is still believed
+_MOST_TIMES = 1.1  # as large as another: a dictionary that may be another release of the same
 
 
 class Cutoff(NamedTuple):
@@ -208,7 +208,7 @@ class Cutoffs:
         return self.tables.get(language or ALL, self.tables[ALL])
 
     def of_another_dictionary(self, terms: int) -> str:
-        """A warning if a dictionary of this size differs much from the measured one; else "".
+        """A warning if a dictionary of this size is another than the measured one; else "".
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """
@@ -218,9 +218,9 @@ class Cutoffs:
             return ""
         return (
             f"confidence was measured with a dictionary of {there:,} terms "
-            f"({measured.source}), this one has {terms:,}: it may be far off; "
-            "measure it on terms of yours whose concept is known: python -m coder_jax evaluate "
-            "--cutoffs"
+            f"({measured.source}), this one has {terms:,}: with another terminology it may be far "
+            "off; measure it on terms of yours whose concept is known: python -m coder_jax "
+            "evaluate --cutoffs"
         )
 
     @property

@@ -123,7 +123,7 @@ class CoderSystem(EncoderSystem):
 
 
 def coder_eng() -> Config[CoderSystem]:
-    """CODER_ENG of the paper: PubMedBERT, 12,500 steps of 8 groups of 128 triplets.
+    """CODER_ENG of the paper: PubMedBERT, 12,500 steps of 8 groups of 128 pairs (16 x 8).
 
         python -m data_pipeline.build --source umls-2020AA-full.zip --languages ENG \\
             --tokenizer microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract --hold-out 2000 \\

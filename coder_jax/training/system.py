@@ -488,7 +488,7 @@ class RunConfig:
     the new length, so with --schedule linear the learning rate jumps up."""
     track: Literal["none", "wandb", "mlflow"] = "none"
     """Also send metrics to this service; needs pip install wandb or mlflow. Its files lie in the
-    folder of the run."""
+    folder of the run; if that is in a bucket, set WANDB_DIR to a folder on a disk."""
     profile: str = ""
     """Trace these steps, as 10:15 for six of them: what the devices do and when, for TensorBoard
     and Perfetto, in the run's folder tensorboard."""

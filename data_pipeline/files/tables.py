@@ -290,7 +290,13 @@ def tab_separated(path: Path, otherwise: str | None = None) -> list[tuple[int, l
 
 
 def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int, list[str]]]:
-    """`tab_separated` as an iterator: a dictionary has millions of lines."""
+    """`tab_separated` as an iterator: a dictionary has millions of lines. Or the rows of a
+    workbook.
+    """
+    if is_workbook(path):
+        rows = (row for row in _read_workbook(path)[1] if not is_empty(row[1]))
+        yield from ((number, [field.strip() for field in fields]) for number, fields in rows)
+        return
     text, number, start = read_text(path, otherwise), 0, 0
     while start <= len(text):
         end = text.find("\n", start)

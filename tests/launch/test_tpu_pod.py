@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from launchers import MENDED_BY_A_NEW_START, finish, program, start
@@ -14,8 +15,9 @@ echo "$@" >>asked
 case "$*" in
     *"queued-resources describe"*)
         cat state 2>/dev/null || { echo "ERROR: NOT_FOUND: no such thing" >&2; exit 1; } ;;
-    *"queued-resources create"*) echo ACTIVE >state ;;
+    *"queued-resources create"*) echo "${CREATED:-ACTIVE}" >state ;;
     *"queued-resources delete"*) rm state ;;
+    *"mount /share"*) exit 32 ;;
     *coder_jax.pid*launch/train.sh*)
         read -r status after <runs
         sed -i.before 1d runs
@@ -29,13 +31,19 @@ WORDS = ("--name", "eng", "--zone", "us-west4-a", "--type", "v5litepod-16")
 
 @pytest.fixture
 def pod(repo, tmp_path):
-    def run(*words: object, runs: str = "") -> tuple[int, str, str, list[str]]:
+    def run(
+        *words: object,
+        runs: str = "",
+        script: Path = repo / "launch/tpu_pod.sh",
+        **environment: str,
+    ) -> tuple[int, str, str, list[str]]:
         program(tmp_path / "bin/gcloud", GCLOUD)
         program(tmp_path / "bin/sleep", "#!/bin/sh\n")
         (tmp_path / "runs").write_text(runs)
         process = start(
-            *(repo / "launch/tpu_pod.sh", *words),
+            *(script, *words),
             cwd=tmp_path,
+            **environment,
             PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         )
         status, out, err = finish(process)
@@ -81,7 +89,7 @@ def test_a_run_ends_and_the_slice_stays_unless_asked_otherwise(pod):
     assert sum("create" in line for line in asked) == 1
     assert sum("launch/train.sh" in line for line in asked) == 1
     assert not any("delete" in line for line in asked)
-    assert "still there and costs" in err
+    assert "still there, or asked for, and costs" in err
 
 
 @pytest.mark.parametrize("status", [*MENDED_BY_A_NEW_START, 255])
@@ -106,6 +114,36 @@ def test_a_run_that_fails_by_itself_is_not(pod):
     assert status == 2 and "status 2" in err
     assert sum("launch/train.sh" in line for line in asked) == 1
     assert "delete" in asked[-1], "no slice goes on costing"
+
+
+def test_a_host_that_cannot_be_prepared_ends_it(pod):
+    words = (*WORDS, "--delete", "--prepare", "sudo mount /share", "--", "--x")
+    status, _, err, asked = pod(*words, runs="0\n")
+    assert status == 32 and "status 32" in err
+    assert sum("mount /share" in line for line in asked) == 1
+    first, second = (
+        next(n for n, line in enumerate(asked) if text in line)
+        for text in ("python3.11-venv", "mount /share")
+    )
+    assert first < second, "Python is installed, too"
+    assert not any("launch/train.sh" in line for line in asked) and "delete" in asked[-1]
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_slice_that_never_came_is_not_forgotten(pod, delete):
+    words = (*WORDS, *["--delete"] * delete, "--", "--x")
+    status, _, err, asked = pod(*words, CREATED="FAILED")
+    assert status == 2 and "the request for the slice failed" in err
+    assert any("queued-resources delete" in line for line in asked) == delete
+    assert ("to delete it: gcloud" in err) != delete
+
+
+def test_a_folder_that_is_no_clone_is_refused(pod, repo, tmp_path):
+    copy = tmp_path / "coder_jax-main/launch/tpu_pod.sh"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((repo / "launch/tpu_pod.sh").read_bytes())
+    status, _, err, asked = pod(*WORDS, "--", "--x", script=copy)
+    assert (status, asked) == (2, []) and "is no git clone" in err
 
 
 def test_there_is_an_end_to_new_starts(pod):

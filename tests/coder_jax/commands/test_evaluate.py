@@ -365,13 +365,6 @@ def test_arguments_that_cannot_be_used(files, minilm_path, arguments, message):
     assert not list(files.glob("*.json*")) and not list(files.glob(".*"))
 
 
-def test_it_runs_on_one_host(files, monkeypatch):
-    for name, value in (("COORDINATOR_ADDRESS", "h:1"), ("NUM_PROCESSES", 2), ("PROCESS_ID", 1)):
-        monkeypatch.setenv(f"JAX_{name}", str(value))
-    with pytest.raises(BadInput, match="found 2 processes.*number 1.*JAX_NUM_PROCESSES=1"):
-        run("--model", "x", "--json", files / "o.json", "--benchmark", f"a={files / 'pairs.tsv'}")
-
-
 def test_a_folder_that_is_another_dataset_is_refused_as_dictionary(files):
     (files / "manifest.json").write_text(json.dumps({"format": "other"}))
     with pytest.raises(BadInput, match="has the format 'other', expected"):

@@ -186,5 +186,7 @@ def test_one_host_alone(folder, tmp_path, capsys, monkeypatch):
         "JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    assert report("--model", folder / "one", "--out", tmp_path / "page.html") == 2
-    assert "found 2 processes, of which this is number 1; report runs" in capsys.readouterr().err
+    for verb, given in (("report", "--model"), ("export", "--checkpoint")):
+        assert main([verb, given, str(folder / "one"), "--out", str(tmp_path / "out")]) == 2
+        said = f"found 2 processes, of which this is number 1; {verb} runs on one host"
+        assert said in capsys.readouterr().err

@@ -249,6 +249,7 @@ EXPLICIT = {
 READ = [
     *(SLURM | OPEN_MPI | EXPLICIT),
     *(
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
         "SLURM_STEP_NUM_TASKS",
         "SLURM_STEP_ID",
         "JAX_LOCAL_DEVICE_IDS",
@@ -310,6 +311,10 @@ def test_a_laptop_is_one_host(place):
         (SLURM | {"JAX_COORDINATOR_ADDRESS": "ib0:7000"}, _Place("ib0:7000", 16, 9, (1,))),
         (SLURM | EXPLICIT, _Place("10.0.0.1:1234", 4, 3, None)),
         (OPEN_MPI, _Place("10.96.0.1:62624", 4, 3, (1,))),
+        (
+            OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"},
+            _Place("10.96.0.1:62624", 4, 3, None),
+        ),
         (EXPLICIT, _Place("10.0.0.1:1234", 4, 3, None)),
         (EXPLICIT | {"JAX_COORDINATOR_ADDRESS": "[::1]:1234"}, _Place("[::1]:1234", 4, 3, None)),
     ],

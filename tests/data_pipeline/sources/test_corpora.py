@@ -8,10 +8,13 @@ import tarfile
 import zipfile
 from pathlib import PurePosixPath
 
+import openpyxl
 import polars as pl
 import pytest
 from quaero_corpus import write_quaero
 
+from coder_jax.evaluation.benchmarks import kind_of
+from coder_jax.evaluation.normalization import Mentions
 from coder_jax.evaluation.normalization import _read_mentions as read_fold
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.tables import write_table
@@ -445,6 +448,20 @@ def test_the_rows(name, write):
     assert mention_table(path).rows() == [("x", "C1"), ("x", "C2"), ("y", "C3"), ("z z", "C4")]
     fold = read_fold(path, Dictionary(["a"], ["C1"], "toy"))
     assert list(zip(fold.mentions, fold.gold, strict=True)) == ROWS
+
+
+@pytest.mark.parametrize("header", [["term", "concept"], []])
+def test_the_rows_of_a_workbook(header, tmp_path):
+    path, book = tmp_path / "mentions.xlsx", openpyxl.Workbook()
+    for row in (header, ["x", "C1|C2"], [], ["y", "C3"], [" z z", "C4 "]):
+        book.active.append(row)
+    book.save(path)
+    assert mention_rows(path) == ROWS
+    assert kind_of(path) is Mentions
+    book.active["A4"] = None
+    book.save(path)
+    with pytest.raises(BadInput, match=r"mentions.xlsx:4: found an empty column; expected mention"):
+        mention_rows(path)
 
 
 @pytest.mark.parametrize(
