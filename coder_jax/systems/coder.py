@@ -7,31 +7,16 @@ them too.
 """
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal
+from typing import ClassVar
 
-import jax
-from jax.sharding import Mesh
-
-from coder_jax.systems.encoder_system import EncoderSystem, Head, ModelConfig, RunWithEncoder
-from coder_jax.systems.group_losses import (
-    Group,
-    GroupRun,
-    MultiSimilarity,
-    RelationTable,
-    check_no_corrupted_tails,
-    check_widths,
-    coder_loss,
-    mean_over_groups,
-    told_widths,
-)
-from coder_jax.training.system import Config, Loss, OptimizerConfig, RunConfig
+from coder_jax.systems.encoder_system import EncoderSystem, ModelConfig, RunWithEncoder
+from coder_jax.systems.group_losses import CoderLosses, GroupRun, MultiSimilarity
+from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.spec import BatchSpec
-from data_pipeline.flags import Flag
-from data_pipeline.process import BadInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderSystem(EncoderSystem):
+class CoderSystem(CoderLosses, EncoderSystem):
     """CODER: the total loss is L_MS + mu * L_MS^rel."""
 
     name: ClassVar[str] = "coder"
@@ -40,68 +25,12 @@ class CoderSystem(EncoderSystem):
     content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: BatchSpec = dataclasses.field(default_factory=BatchSpec)
-    relation_noise: float = 0.01
-    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
-    translation."""
-    relation_learning_rate_factor: float = 1.0
-    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     mu: float = 1.0
     """Weight of the term-relation-term loss; 0 trains on synonyms alone."""
-    score: Literal["bilinear", "translation"] = "bilinear"
-    """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
-    -|e_i + r - e_j|, which needs other constants than a cosine."""
-    relation_rank: int = 0
-    """For less memory learn relation matrices of low rank, I + U V^T, whose U and V have so many
-    columns, such as 16; 0: full matrices, as in the paper."""
-    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
-        default_factory=MultiSimilarity
-    )
-    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
-        default_factory=MultiSimilarity
-    )
-    matryoshka: tuple[int, ...] = ()
-    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
-    first numbers alone are vectors, too (--width of encode, evaluate, normalize, serve)."""
-    relation_update: Literal["lazy", "dense"] = "lazy"
-    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
-    that they missed, or all; the same but for rounding."""
-
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        relations = RelationTable(
-            score=self.score,
-            mu=self.mu,
-            noise=self.relation_noise,
-            rate=self.relation_learning_rate_factor,
-            seed=self.batch.seed,
-            pairs=self.batch.pairs,
-            lazy=self.relation_update == "lazy",
-            rank=self.relation_rank,
-        )
-        return (relations,)
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        check_no_corrupted_tails(self.batch)
-        check_widths(self.matryoshka)
-        if self.relation_rank and self.score == "translation":
-            raise BadInput(
-                f"--relation-rank is {self.relation_rank} and --score is translation, which has no "
-                "matrices; leave one of them out"
-            )
-
-    def hyperparameters(self) -> dict[str, Any]:
-        rank = {"rank of relation matrices": self.relation_rank} if self.relation_rank else {}
-        return {"mu": self.mu} | rank | told_widths(self.matryoshka)
-
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
-
-    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The loss of one group and its metrics."""
-        return coder_loss(
-            group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
-        )
+        self.check_losses()
 
 
 # -------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Zeng, Yuan and Yu, Automatic Biomedical Term Clustering by Learning Fine-grained Term
 Representations, BioNLP 2022.
 
-A step: `NeighbourSpec` says which terms are in a group, `coder_loss` (`group_losses.py`) is the
+A step: `NeighbourSpec` says which terms are in a group, `CoderLosses` (`group_losses.py`) has the
 loss of a group, and `training/step.py` takes the step. Every `refresh_steps` steps, and before the
 first one, `CoderPlusPlusSystem.refresh` encodes all terms and writes the nearest neighbours of
 each, from which the groups after it are drawn.
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from coder_jax.devices.hosts import barrier, is_first
 from coder_jax.devices.mesh import local_copy
@@ -28,7 +27,6 @@ from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import (
     EncoderSystem,
-    Head,
     ModelConfig,
     RunWithEncoder,
     is_made,
@@ -36,27 +34,16 @@ from coder_jax.systems.encoder_system import (
     remove_rows,
     write_rows,
 )
-from coder_jax.systems.group_losses import (
-    Group,
-    GroupRun,
-    MultiSimilarity,
-    RelationTable,
-    check_no_corrupted_tails,
-    check_widths,
-    coder_loss,
-    mean_over_groups,
-    told_widths,
-)
-from coder_jax.training.system import ONCE, Config, Loss, OptimizerConfig, View
+from coder_jax.systems.group_losses import CoderLosses, GroupRun
+from coder_jax.training.system import ONCE, Config, OptimizerConfig, View
 from data_pipeline.batches.draws import NeighbourDraw
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.dataset.store import TripletDataset
-from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CoderPlusPlusSystem(EncoderSystem):
+class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
     """The losses of CODER; of triplets that show neighbours the one on terms alone."""
 
     name: ClassVar[str] = "coderpp"
@@ -65,28 +52,8 @@ class CoderPlusPlusSystem(EncoderSystem):
     content: ClassVar[type[RunWithEncoder]] = GroupRun
 
     batch: NeighbourSpec = dataclasses.field(default_factory=NeighbourSpec)
-    relation_noise: float = 0.01
-    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
-    translation."""
-    relation_learning_rate_factor: float = 1.0
-    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
     mu: float = 0.0
     """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
-    score: Literal["bilinear", "translation"] = "bilinear"
-    """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
-    -|e_i + r - e_j|, which needs other constants than a cosine."""
-    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
-        default_factory=MultiSimilarity
-    )
-    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
-        default_factory=MultiSimilarity
-    )
-    matryoshka: tuple[int, ...] = ()
-    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
-    first numbers alone are vectors, too (--width of encode, evaluate, normalize, serve)."""
-    relation_update: Literal["lazy", "dense"] = "lazy"
-    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
-    that they missed, or all; the same but for rounding."""
     refresh_steps: int = 31_250
     """Steps after which neighbours are found anew; the first time is before step 1. With
     1099511627776, more than any run has, that is the only one."""
@@ -94,23 +61,9 @@ class CoderPlusPlusSystem(EncoderSystem):
     """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
     again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
 
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        relations = RelationTable(
-            score=self.score,
-            mu=self.mu,
-            noise=self.relation_noise,
-            rate=self.relation_learning_rate_factor,
-            seed=self.batch.seed,
-            pairs=self.batch.pairs,
-            lazy=self.relation_update == "lazy",
-        )
-        return (relations,)
-
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        check_no_corrupted_tails(self.batch)
-        check_widths(self.matryoshka)
+        self.check_losses()
         if self.batch.mined_share:
             check_least(self, 1, "refresh_steps")
         if self.mu and self.batch.mined_triplets == self.batch.triplets:
@@ -120,7 +73,7 @@ class CoderPlusPlusSystem(EncoderSystem):
             )
 
     def hyperparameters(self) -> dict[str, Any]:
-        values: dict[str, Any] = {"mu": self.mu} | told_widths(self.matryoshka)
+        values = super().hyperparameters()
         if self.batch.mined_share:
             every = f"every {self.refresh_steps:,} steps"
             values["neighbours found"] = "once" if self.refresh_steps == ONCE else every
@@ -129,15 +82,6 @@ class CoderPlusPlusSystem(EncoderSystem):
     def resolved_for(self, source: BatchSource) -> Self:
         every = self.refresh_steps if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
-
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
-
-    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The loss of one group and its metrics."""
-        return coder_loss(
-            group, mu=self.mu, score=self.score, term=self.term, relation=self.relation
-        )
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
         """Finds the nearest neighbours of all anchors with the current encoder."""

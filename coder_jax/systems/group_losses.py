@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,7 @@ from coder_jax.training.system import (
 from data_pipeline.batches.spec import BatchSpec
 from data_pipeline.dataset.store import Manifest
 from data_pipeline.files.identity import Count
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -287,45 +288,6 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
     }
 
 
-def coder_loss(
-    group: Group, *, mu: float, score: str, term: MultiSimilarity, relation: MultiSimilarity
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """L_MS + mu * L_MS^rel of one group of k pairs, N = 2k (Yuan et al. 2022, section 3.3).
-
-    Args:
-        group: without queries, L_MS alone.
-        mu, score, term, relation: of `CoderSystem`.
-
-    Returns:
-        (total, metrics): `loss_term`, `loss_relation`, and the mined pairs per anchor of each.
-    """
-    total, metrics = term_loss(group, term)
-    if mu and group.queries is not None:
-        pairs = group.queries.shape[0]
-        tails = slice(pairs, 2 * pairs)
-        tails_kD, tail_concepts = group.vectors[tails], group.concepts[tails]
-        # The paper uses t_j = t_i for 'the triplet (h_i, r_i, t_j) is in the graph'.
-        reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
-        if score == "bilinear":
-            similarity_kk = cosine(group.queries, tails_kD)
-        else:
-            similarity_kk = -_distance(group.queries, tails_kD)
-        relation_loss, mined = _multi_similarity_loss(
-            similarity_kk,
-            reached_kk,
-            ~reached_kk,
-            group.related,
-            **dataclasses.asdict(relation),
-        )
-        total = total + mu * relation_loss
-        metrics |= {
-            "loss_relation": relation_loss,
-            "mined_relation_positives": mined["positives"],
-            "mined_relation_negatives": mined["negatives"],
-        }
-    return total, metrics
-
-
 def mean_where(values: jax.Array, counted: jax.Array) -> jax.Array:
     """The mean of the values that count; 0 if there are none."""
     return jnp.where(counted, values, 0.0).sum() / jnp.maximum(counted.sum(), 1)
@@ -358,6 +320,9 @@ def _init_relations(shape: tuple[int, ...], *, noise: float, seed: int) -> jax.A
     if len(shape) == 4:
         return normal * jnp.array([shape[2] ** -0.5, 0.0])[None, :, None, None]
     return (jnp.eye(shape[-1])[None] if len(shape) == 3 else 0.0) + noise * normal
+
+
+_MOST_MATRICES = 512  # of a group at a time: 0.3 GB of MiniLM's width, 1.2 of BERT-base's
 
 
 def _relation_matrices(table_RDD: jax.Array, relation_U: jax.Array) -> jax.Array:
@@ -424,20 +389,28 @@ def _all_queries(
     # A device that holds some rows of every matrix needs those features of every head. Heads are
     # small, so they travel and the matrices stay.
     axes = spread_axes(mesh, width)
-    if axes is None:
+
+    def queries(relation_BGU: jax.Array, head_BGUmD: jax.Array) -> jax.Array:
         matrix_BGUDD = _relation_matrices(table, relation_BGU)
-        query_BGUmD = _relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-    else:
+        if axes is not None:
+            # The constraint also applies to the gradient, which is computed where the matrices are.
+            matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
+        return _relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
+
+    if axes is not None:
         relation_BGU = put(relation_BGU, EVERYWHERE)
-        matrix_BGUDD = _relation_matrices(table, relation_BGU)
-        # The constraint also applies to the gradient, which is computed where the matrices are.
-        matrix_BGUDD = put(matrix_BGUDD, PartitionSpec(None, None, None, axes))
         if mesh.shape["within"] > 1:  # XLA knows no direct way between these places
             head_BGUmD = put(head_BGUmD, EVERYWHERE)
         head_BGUmD = put(head_BGUmD, PartitionSpec(None, None, None, None, axes))
-        query_BGUmD = _relation_queries(matrix_BGUDD, relation_BGU, head_BGUmD)
-        if mesh.shape["within"] > 1:
-            query_BGUmD = put(query_BGUmD, EVERYWHERE)
+    if relation_BGU.shape[2] <= _MOST_MATRICES:
+        query_BGUmD = queries(relation_BGU, head_BGUmD)
+    else:  # in parts, of which the gradient gathers the matrices again
+        triplets = jnp.moveaxis(relation_BGU, 2, 0), jnp.moveaxis(head_BGUmD, 2, 0)
+        one = jax.checkpoint(lambda pair: queries(*(part[:, :, None] for part in pair))[:, :, 0])
+        query_UBGmD = jax.lax.map(one, triplets, batch_size=_MOST_MATRICES)
+        query_BGUmD = jnp.moveaxis(query_UBGmD, 0, 2)
+    if axes is not None and mesh.shape["within"] > 1:
+        query_BGUmD = put(query_BGUmD, EVERYWHERE)
     return put(query_BGUmD, BLOCKS).reshape(head_BGkD.shape)
 
 
@@ -611,10 +584,105 @@ def told_widths(widths: Sequence[int]) -> dict[str, Any]:
     return {"matryoshka": ", ".join(map(str, widths))} if widths else {}
 
 
-def check_no_corrupted_tails(batch: BatchSpec) -> None:
-    """Raise BadInput for corrupted tails, which the losses of CODER and CODER++ would misread."""
-    if batch.corrupted_tails:
-        raise BadInput(
-            "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "
-            "coder_v1_eng"
+# -------------------------------------------------------------------------------------------------
+# What the systems CODER and CODER++ have in common.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CoderLosses:
+    """The loss of a group of k pairs, N = 2k: L_MS + mu * L_MS^rel, and what it is made of.
+
+    References:
+        Yuan et al., CODER, 2022, section 3.3.
+    """
+
+    batch: BatchSpec
+    relation_noise: float = 0.01
+    """Standard deviation around the identity in a new relation matrix, or around 0 in a new
+    translation."""
+    relation_learning_rate_factor: float = 1.0
+    """Relations, and the head of semantic types, learn at this multiple of the encoder's rate."""
+    mu: float
+    score: Literal["bilinear", "translation"] = "bilinear"
+    """Similarity of term, relation, term: cos(M_r^T e_i, e_j), or, in the paper's ablation,
+    -|e_i + r - e_j|, which needs other constants than a cosine."""
+    relation_rank: int = 0
+    """For less memory learn relation matrices of low rank, I + U V^T, whose U and V have so many
+    columns, such as 16; 0: full matrices, as in the paper."""
+    term: Annotated[MultiSimilarity, Flag(name="term.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    relation: Annotated[MultiSimilarity, Flag(name="relation.")] = dataclasses.field(
+        default_factory=MultiSimilarity
+    )
+    matryoshka: tuple[int, ...] = ()
+    """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
+    first numbers alone are vectors, too (--width of encode, evaluate, normalize, serve)."""
+    relation_update: Literal["lazy", "dense"] = "lazy"
+    """Which relation matrices a step rewrites: those that it uses, which then make up for the steps
+    that they missed, or all; the same but for rounding."""
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        relations = RelationTable(
+            score=self.score,
+            mu=self.mu,
+            noise=self.relation_noise,
+            rate=self.relation_learning_rate_factor,
+            seed=self.batch.seed,
+            pairs=self.batch.pairs,
+            lazy=self.relation_update == "lazy",
+            rank=self.relation_rank,
         )
+        return (relations,)
+
+    def check_losses(self) -> None:
+        """Raise BadInput for values that do not fit each other."""
+        check_widths(self.matryoshka)
+        if self.batch.corrupted_tails:
+            raise BadInput(
+                "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "
+                "coder_v1_eng"
+            )
+        if self.relation_rank and self.score == "translation":
+            raise BadInput(
+                f"--relation-rank is {self.relation_rank} and --score is translation, which has no "
+                "matrices; leave one of them out"
+            )
+
+    def hyperparameters(self) -> dict[str, Any]:
+        rank = {"rank of relation matrices": self.relation_rank} if self.relation_rank else {}
+        return {"mu": self.mu} | rank | told_widths(self.matryoshka)
+
+    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
+
+    def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one group, without queries L_MS alone, and its metrics: `loss_term`,
+        `loss_relation`, and the mined pairs per anchor of each.
+        """
+        total, metrics = term_loss(group, self.term)
+        if not self.mu or group.queries is None:
+            return total, metrics
+        pairs = group.queries.shape[0]
+        tails = slice(pairs, 2 * pairs)
+        tails_kD, tail_concepts = group.vectors[tails], group.concepts[tails]
+        # The paper uses t_j = t_i for 'the triplet (h_i, r_i, t_j) is in the graph'.
+        reached_kk = tail_concepts[:, None] == tail_concepts[None, :]
+        if self.score == "bilinear":
+            similarity_kk = cosine(group.queries, tails_kD)
+        else:
+            similarity_kk = -_distance(group.queries, tails_kD)
+        relation_loss, mined = _multi_similarity_loss(
+            similarity_kk,
+            reached_kk,
+            ~reached_kk,
+            group.related,
+            **dataclasses.asdict(self.relation),
+        )
+        metrics |= {
+            "loss_relation": relation_loss,
+            "mined_relation_positives": mined["positives"],
+            "mined_relation_negatives": mined["negatives"],
+        }
+        return total + self.mu * relation_loss, metrics

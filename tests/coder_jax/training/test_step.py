@@ -12,6 +12,7 @@ from tiny_dataset import tiny_dataset
 from tiny_modernbert import SIZES
 
 import coder_jax.devices.mesh
+import coder_jax.systems.group_losses
 from coder_jax.devices.mesh import put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert, read_config
@@ -153,6 +154,13 @@ def test_neither_chunks_nor_remat_change_anything(dataset, plain, devices, how, 
     """With dropout; 8 devices in 4 passes: four share a block, and each has rows of each chunk."""
     monkeypatch.setattr(coder_jax.devices.mesh, "_SMALLEST_TO_SHARD", 100)
     assert_same_run(run(dataset, devices=devices, **how), plain)
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_nor_do_matrices_that_are_gathered_in_parts(dataset, plain, devices, monkeypatch):
+    """The four matrices of a group: three, and one."""
+    monkeypatch.setattr(coder_jax.systems.group_losses, "_MOST_MATRICES", 3)
+    assert_same_run(run(dataset, devices=devices), plain)
 
 
 @pytest.mark.slow
