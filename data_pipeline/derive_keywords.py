@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 def _derive(options: KeywordOptions) -> int:
     """Writes the file; prints what it holds, and how many names and mentions have a keyword."""
     from data_pipeline.dataset.dictionary import read_entries
-    from data_pipeline.files.whole import written_whole
+    from data_pipeline.files.whole import write_text
     from data_pipeline.sources.corpora import read_gold
     from data_pipeline.terminology.keywords import KeywordVocabulary, derive_keywords, keyword_lines
     from data_pipeline.terminology.mentions import concept_names
@@ -89,8 +89,7 @@ def _derive(options: KeywordOptions) -> int:
             f"{options.part_names} of its {len(preferred.names):,} names; give smaller "
             "--ending-names and --part-names, or a larger dictionary"
         )
-    with written_whole(options.out) as unfinished:
-        unfinished.write_text(keyword_lines(words), encoding="utf-8")
+    write_text(options.out, keyword_lines(words))
     keywords = KeywordVocabulary(words)
     strings = {"names": preferred.names}
     if options.mentions is not None:

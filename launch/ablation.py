@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 from coder_jax.training.system import to_json
 from data_pipeline.files.buckets import local_folder
-from data_pipeline.files.whole import write_json
+from data_pipeline.files.whole import write_json, write_text
 from data_pipeline.process import BadInput, run_command
 from launch.experiment import (
     EXPORT,
@@ -62,7 +62,6 @@ from launch.experiment import (
     side_by_side,
     with_seeds,
     without,
-    write_text,
 )
 from launch.learning_curves import plot_curves
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from coder_jax.training.run_folder import check_identity
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import read_json
-from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.files.whole import write_json
 from data_pipeline.process import BadInput, Stopped, poll
 
 _MANIFEST = "manifest.json"  # of a dataset
@@ -265,9 +265,3 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [columns, ["---"] * len(columns)]
     lines += [[cell(name, row[name]) if name in row else "" for name in columns] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file atomically."""
-    with written_whole(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")

@@ -12,32 +12,30 @@ from launch.experiment import SCORES, Row
 KEYS = ("system", "steps", "pooling")
 
 
-def plot_curves(rows: Sequence[Row], folder: Path, pooling: str = "cls") -> None:
+def plot_curves(rows: Sequence[Row], folder: Path) -> None:
     """Draw the curves of all systems: `curves.png`, and `curves.json` for a report.
 
     Args:
       rows: of `mean_rows`, by system, steps and pooling.
       folder: where both are written.
-      pooling: by which vectors.
     """
     from coder_jax.report.pictures import plot_panels
 
-    panels = _panels_of(rows, pooling)
+    panels = _panels_of(rows)
     write_panels(panels, folder / "curves.json")
     plot_panels(panels, folder / "curves.png")
 
 
-def _panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
+def _panels_of(rows: Sequence[Row]) -> list[Panel]:
     """A panel for each score, with a curve for each system that was trained for several lengths.
 
-    A row of 0 steps is the start of all. Shares are in percent. Means of several seeds have bars of
-    their standard errors.
+    By [CLS]. A row of 0 steps is the start of all. Shares are in percent. Means of
+    several seeds have bars of their standard errors.
 
     Args:
       rows: of `mean_rows`, by system, steps and pooling.
-      pooling: by which vectors; rows of another one are left out.
     """
-    rows = [row for row in rows if row["pooling"] == pooling]
+    rows = [row for row in rows if row["pooling"] == "cls"]
     trained = sorted({row["steps"] for row in rows if row["steps"]})
     systems = dict.fromkeys(row["system"] for row in rows)
     panels = []
@@ -59,7 +57,7 @@ def _panels_of(rows: Sequence[Row], pooling: str = "cls") -> list[Panel]:
                 curves.append(curve_of(system, means, errors=errors, **look))
         reach = trained[0], trained[-1]
         if curves:  # the score is defined somewhere
-            note = "By [CLS]." if pooling == "cls" else f"By {pooling} pooling."
+            note = "By [CLS]."
             if any(any(curve.errors) for curve in curves):
                 note += " Bars: standard errors of the means of several seeds."
             panels.append(

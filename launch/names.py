@@ -33,7 +33,7 @@ from data_pipeline.batches.bne import check_cleaning
 from data_pipeline.dataset.store import read_manifest
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import DATASET, read_json
-from data_pipeline.files.whole import write_json
+from data_pipeline.files.whole import write_json, write_text
 from data_pipeline.process import BadInput, run_command
 from launch.experiment import (
     EXPORT,
@@ -49,7 +49,6 @@ from launch.experiment import (
     mean_rows,
     recorded,
     with_seeds,
-    write_text,
 )
 
 _SETTINGS = "names.json"  # in OUT, beside the first results

@@ -31,7 +31,7 @@ from benchmarks.accelerator.wheels import PACKAGES, unpack_missing
 from benchmarks.command import Row
 from benchmarks.machine import machine
 from benchmarks.results_file import read_figures
-from data_pipeline.files.whole import write_json, written_whole
+from data_pipeline.files.whole import write_json, write_text
 from data_pipeline.process import BadInput, run_command, tell
 
 _ABOUT = "prepared.json"
@@ -142,8 +142,7 @@ def measure(args: argparse.Namespace) -> int:
             measured |= part.kind in asked and not row["missing"]
             if measured:  # until then what was there stays; from then on all that is new does
                 write_json(results, {"prepared": about, "rows": rows})
-                with written_whole(shown) as new:
-                    new.write_text(page(rows, about), encoding="utf-8")
+                write_text(shown, page(rows, about))
     where = f"All of it: {shown}, {results}" if measured else f"Nothing was measured; see {log}"
     print(f"\n{summary(rows)}\n\n{where}")
     return 0 if measured else 1

@@ -186,7 +186,7 @@ def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     plots = out / "plots"
     plots.mkdir(exist_ok=True)
     plot_training(out / "run" / "metrics.jsonl", plots / "training.png")
-    plot_heldout(plots, mentions, (initial, before), (trained, after), ("acc@1", "acc@5"))
+    plot_heldout(plots, mentions, (initial, before), (trained, after))
 
     _heading("5. Export, checked with transformers")
     card = {"base_model": _name_of(init), "results": _score_rows([before, after])}

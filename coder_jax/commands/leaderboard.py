@@ -77,7 +77,7 @@ from coder_jax.evaluation.name_pairs import NameStrings
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.vectors import CONCEPTS, TERMS, open_table, vector_file_protocol
 from coder_jax.models.hf_files import find_folder
-from data_pipeline.files.whole import written_whole
+from data_pipeline.files.whole import write_text
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, did_you_mean, message_of, tell
 from data_pipeline.terminology.retired_cuis import choose_list, read_retired_cuis
@@ -439,8 +439,7 @@ def _write_board(
         "board.md": markdown_of(board),
         "board.html": board_page(board),
     }.items():
-        with written_whole(options.out / name) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+        write_text(options.out / name, text)
     for note in board.notes:
         tell(f"note: {note}")
     tell(

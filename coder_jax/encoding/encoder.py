@@ -282,7 +282,7 @@ def dictionary_vectors(
 
 
 def _vectors_in_chunks(
-    encoder: TermEncoder, terms: Sequence[str], *, unit: bool = True, progress: bool = False
+    encoder: TermEncoder, terms: Sequence[str], *, unit: bool, progress: bool
 ) -> np.ndarray:
     """The vectors of many terms, bitwise equal to those of `cached_vectors`."""
     if len(terms) <= TERMS_PER_CHUNK:

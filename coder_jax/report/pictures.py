@@ -366,17 +366,15 @@ def _draw_curve(axis: Axes, number: int, curve: Curve, panel: Panel) -> None:
 Scored = tuple[TermEncoder, EvaluationRecord]
 
 
-def plot_heldout(
-    folder: Path, mentions: Path, before: Scored, after: Scored, metrics: Sequence[str]
-) -> None:
+def plot_heldout(folder: Path, mentions: Path, before: Scored, after: Scored) -> None:
     """Draws scores.png, and similarities.png: cosines of held-out terms with a synonym of theirs.
 
     Args:
       folder: of the pictures.
       mentions: the held-out terms and their concepts; the dictionary lies beside them.
       before, after: encoders with their records on these terms.
-      metrics: scores to draw.
     """
+    metrics = "acc@1", "acc@5"
     first, last = (
         {record.benchmark: {name: record.scores[name] or 0.0 for name in metrics}}
         for _, record in (before, after)

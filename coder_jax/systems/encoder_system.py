@@ -611,7 +611,9 @@ class EncoderSystem(System):
         _check_length(source.manifest, read_config(config), "the run to start from")
         if self.model.pooling == "pooler" and not encoder.pooler:
             raise BadInput("pooling is 'pooler', but the encoder to start from has no pooler")
-        _check_encoder(run)
+        check_proof(
+            lambda terms: {"vectors": encoder_of(run).encode(terms)}, run, "the run to start from"
+        )
         trained = run.params["encoder"]
         kept = {
             number: trained["layers"][number] for number in range(read_config(config).num_layers)
@@ -1213,13 +1215,3 @@ def _compiled_outputs(
 ) -> dict[str, jax.Array]:
     bert = merge_encoder(structure, params["encoder"])
     return system.proof_outputs(bert, params, extra, rows, terms)
-
-
-def _check_encoder(run: SavedRun) -> None:
-    """Raise BadInput if the encoder of a run to start from does not reproduce the run's proof."""
-
-    def found(terms: list[str]) -> dict[str, np.ndarray]:
-        encoder: TermEncoder = encoder_of(run)
-        return {"vectors": encoder.encode(terms)}
-
-    check_proof(found, run, "the run to start from")

@@ -81,12 +81,8 @@ def system_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS)
     return from_json(systems[name], values, "the settings of the system in run.json")
 
 
-def config_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS) -> Config:
-    """The settings of a run: all that its result depends on, except its data.
-
-    Args:
-        identity: of run.json.
-        systems: by name.
+def config_of(identity: RunJson) -> Config:
+    """The settings of a run, of its run.json: all that its result depends on, except its data.
 
     Raises:
         BadInput: as `system_of`.
@@ -94,7 +90,7 @@ def config_of(identity: RunJson, systems: Mapping[str, type[System]] = _SYSTEMS)
     config = identity["config"]
     return Config(
         recipe=config["recipe"],
-        system=system_of(identity, systems),
+        system=system_of(identity),
         optimizer=from_json(
             OptimizerConfig, config["optimizer"], "the settings of the optimizer in run.json"
         ),

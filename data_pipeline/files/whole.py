@@ -290,11 +290,15 @@ def _flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with written_whole(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically. ValueError for NaN and infinity."""
-    text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
-    with written_whole(path) as unfinished:
-        unfinished.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 
 # -------------------------------------------------------------------------------------------------

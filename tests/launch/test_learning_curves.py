@@ -28,7 +28,7 @@ def test_a_curve_has_a_point_for_each_length_and_the_start_is_a_level():
     )
     names, sim = _panels_of(rows)
     assert (names.title, names.unit, names.x_range) == ("en acc@1", "%", (250, 1000))
-    assert names.log_x and not _panels_of(rows, "mean")
+    assert names.log_x and not _panels_of([row | {"pooling": "mean"} for row in rows])
     assert [(curve.name, curve.x) for curve in names.curves] == [
         ("start", [250, 1000]),
         ("coder", [250, 1000]),

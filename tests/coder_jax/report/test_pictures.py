@@ -301,7 +301,7 @@ def test_scores_and_similarities_before_and_after(mentions, tmp_path, monkeypatc
             **parts, scores=scores, counts={}, scoring={}, encoder=dataclasses.replace(ENCODER)
         )
         scored.append((Encoder(noise), record))
-    pictures.plot_heldout(tmp_path, mentions, *scored, ("acc@1", "acc@5"))
+    pictures.plot_heldout(tmp_path, mentions, *scored)
     before, after, path = drawn["_plot_scores"]
     assert before == {"held-out": {"acc@1": 0.25, "acc@5": 0.0}} and path == tmp_path / "scores.png"
     assert after == {"held-out": {"acc@1": 0.5, "acc@5": 0.0}}
