@@ -89,8 +89,9 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
     sets = _sets(heldout, second)
     counted = {one.name: f"{one.name} ({len(one.rows):,})" for one in sets}
     log(
-        f"--interpolate auto: acc@1 of {', '.join(counted[s.name] for s in sets if s.kept)} must "
-        f"not fall; of {counted[_HELD_OUT]} it is to be high"
+        f"--interpolate auto tries {len(_WEIGHTS)} weights, by acc@1. To be high: "
+        f"{counted[_HELD_OUT]}. Not to be below the start: "
+        f"{', '.join(counted[one.name] for one in sets if one.kept)}"
     )
     scores = []
     for weight in _WEIGHTS:

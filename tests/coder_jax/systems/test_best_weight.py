@@ -100,7 +100,7 @@ def test_the_best_weight_that_loses_nothing(scored, tmp_path, capsys):
     last = {"held-out names (12)": "13.6", "mine.tsv (12)": "14.2"}
     assert choice.rows[-1] == {"weight": "standard error at 0.4", **last}
     said = capsys.readouterr().out
-    assert "acc@1 of mine.tsv (12) must not fall; of held-out names (12) it is to be high" in said
+    assert "To be high: held-out names (12). Not to be below the start: mine.tsv (12)" in said
     assert "weight 0.7: held-out names 75.0, mine.tsv 41.7" in said
 
 
