@@ -3,8 +3,8 @@
 Queries and keys are random unit vectors, or those of `coder_jax encode`. On a CPU the rival is
 faiss-cpu with a thread per core, its index filled beforehand. On a GPU it is faiss-gpu where that
 is installed, and torch (float32 products in blocks and torch.topk), once with the keys on the GPU
-already and once in the machine's memory; so is ours. Rounds alternate; the table has medians, for
-one query at a time and for many, all with memory in huge pages.
+and once in the machine's memory; ours runs both ways, too. Rounds alternate; the table has medians,
+for one query at a time and for many, all with memory in huge pages.
 `keys, GB/s` is how fast the keys are read if each call reads them once.
 
     pip install -r requirements-benchmarks.txt -c constraints.txt       # faiss-cpu

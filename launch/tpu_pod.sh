@@ -7,7 +7,8 @@
 #       --init microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract
 #
 # Before '--' (after it: arguments of launch/train.sh, where files must be on gs://, as the hosts of
-# a slice share no disk; for 'encode' --prepare must mount one on all, see docs/scale/machines.md):
+# a slice share no disk; for 'encode', CODER++ and 'mlnorm_classes' --prepare must mount one on all,
+# see docs/scale/machines.md):
 #   --name NAME        of the slice; one of that name that is there already is used (default coder-jax)
 #   --zone ZONE        where
 #   --type TYPE        which slice: v5litepod-16 (v5e, 16 chips), v6e-64, ...
@@ -18,11 +19,11 @@
 #   --env NAME=VALUE   environment variable of the run; repeatable
 #   --prepare COMMAND  run on each host first, after Python 3.11 was installed where it is missing
 #   --restarts N       start again at most N times (default 100)
-#   --delete           delete the slice at the end, however that comes; without it, it stays and costs
+#   --delete           delete the slice at the end, also after an error; else it stays and costs
 #   --dry-run          only print the commands
 #
-# Needs a git clone of this repository and gcloud, logged in, and stays in the foreground (use tmux). Ctrl-C and SIGTERM make the run
-# save and stop. Exit status: that of the run.
+# Needs a git clone of this repository and gcloud, logged in, and stays in the foreground (use
+# tmux). Ctrl-C and SIGTERM make the run save and stop. Exit status: that of the run.
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -31,7 +32,7 @@ poll_seconds=30
 say() { echo "tpu_pod: $*" >&2; }
 fail() { say "$*"; exit 2; }
 
-name=coder-jax zone='' type='' project='' runtime='' spot='' restarts=100 delete='' dry_run=''
+name=coder-jax zone='' type='' project='' runtime='' spot='' restarts=100 delete='' dry_run='' there=''
 prepare=''
 create_flags=() variables=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -103,6 +104,7 @@ create() {
     run gcloud compute tpus queued-resources create "$name" --node-id "$name" "${where[@]}" \
         --accelerator-type "$type" --runtime-version "$runtime" \
         ${create_flags[@]+"${create_flags[@]}"}
+    there=yes
 }
 
 remove() {
@@ -122,6 +124,7 @@ get_slice() {
     fi
     while :; do
         now=$(state)
+        [ -z "$now" ] || there=yes
         case $now in
             ACTIVE) return ;;
             '') create ;;
@@ -156,7 +159,8 @@ send_code() {
     fi
     return "$sent"
 }
-install_python='command -v python3.11 >/dev/null || { sudo add-apt-repository -y ppa:deadsnakes/ppa && sudo apt-get install -y python3.11 python3.11-venv; }'
+# A new machine may be updating itself: apt-get waits for that.
+install_python='command -v python3.11 >/dev/null || { sudo add-apt-repository -y ppa:deadsnakes/ppa && sudo apt-get -o DPkg::Lock::Timeout=600 install -y python3.11 python3.11-venv; }'
 # Beside what is there, so that the environment stays.
 unpack='mkdir -p coder_jax && tar -xzf coder_jax.tgz -C coder_jax && CODER_JAX_ACCELERATOR=tpu bash coder_jax/launch/environment.sh requirements.txt requirements-demo.txt'
 
@@ -191,26 +195,33 @@ run_once() {
 }
 
 [ -n "$dry_run" ] || command -v gcloud >/dev/null || fail "found no gcloud; install Google's Cloud SDK"
-[ -n "$(git -C "$repo" ls-files launch/tpu_pod.sh 2>/dev/null)" ] ||
-    fail "$repo is no git clone; expected one (not the ZIP file): the slice gets the files that git tracks"
+[ -n "$(git -C "$repo" ls-files launch/tpu_pod.sh)" ] ||
+    fail "$repo: git tracks no files here; expected a git clone (not the ZIP file), as the slice gets these files"
 
 # Called by the trap below, also if the script ends while it waits for the slice.
 # shellcheck disable=SC2329
 at_end() {
-    if [ -n "$delete" ]; then
+    if [ -z "$there" ]; then
+        return
+    elif [ -n "$delete" ]; then
         remove || true
     elif [ -z "$dry_run" ]; then
         say "the slice $name is still there, or asked for, and costs; to delete it: gcloud compute tpus" \
-            "queued-resources delete $name --zone $zone --force"
+            "queued-resources delete $name ${where[*]} --force"
     fi
 }
 trap at_end EXIT
+trap 'delete=; exit 129' HUP # a closed terminal deletes nothing
+failed=0 # attempts in a row to prepare the hosts
 while :; do
     get_slice
+    [ -z "$asked" ] || exit 130
     if send_code; then
+        failed=0
+        [ -z "$asked" ] || exit 130
         run_once
     else
-        status=$?
+        status=$? failed=$((failed + 1))
     fi
     [ "$status" -ne 0 ] && [ -z "$asked" ] && [ "$restarts" -gt 0 ] || break
     # 75: asked to stop, or a host was lost; 134, 137: ended by jax or killed, as a host was lost;
@@ -218,11 +229,12 @@ while :; do
     # away may look like anything.
     case $status in
         75 | 134 | 137 | 143 | 255) ;;
-        *) [ "$(state)" != ACTIVE ] || break ;;
+        # What fails on a host while it is prepared, such as a download, is tried three times.
+        *) [ "$failed" -eq 1 ] || [ "$failed" -eq 2 ] || [ "$(state)" != ACTIVE ] || break ;;
     esac
     restarts=$((restarts - 1))
-    say "the run ended with status $status; starting again, to go on where it stopped"
-    [ "$status" -ne 255 ] || sleep "$poll_seconds"
+    say "it ended with status $status; starting again, to go on where it stopped"
+    [ "$status" -ne 255 ] && [ "$failed" -eq 0 ] || sleep "$poll_seconds"
 done
 [ "$status" -eq 0 ] || say "the run ended with status $status"
 exit "$status"

@@ -136,7 +136,6 @@ class _Column:
 
 
 def run(options: LeaderboardOptions) -> int:
-
     models, sets = read_list(options.models, BoardModel), read_list(options.sets, BoardSet)
     _check_compared(options, models)
     try:

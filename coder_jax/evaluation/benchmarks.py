@@ -73,7 +73,7 @@ def kind_of(path: str | Path) -> type[Benchmark]:
         held = ", ".join(sorted(child.name for child in found.path.iterdir())[:8]) or "nothing"
         raise BadInput(f"{path}: found a folder with {held}; {formats}")
     number, fields = tab_separated(found.path)[0]
-    raise BadInput(f"{path}:{number}: found {len(fields)} tab-separated columns; {formats}")
+    raise BadInput(f"{path}:{number}: found {len(fields)} columns; {formats}")
 
 
 def read_benchmark(

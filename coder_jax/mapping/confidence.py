@@ -208,7 +208,7 @@ class Cutoffs:
         return self.tables.get(language or ALL, self.tables[ALL])
 
     def of_another_dictionary(self, terms: int) -> str:
-        """A warning if a dictionary of this size is another than the measured one; else "".
+        """A warning if the size shows that this is not the measured dictionary; else "".
 
         Among few terms the nearest is farther ahead of the next than among many, right or wrong.
         """

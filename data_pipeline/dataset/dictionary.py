@@ -1071,7 +1071,7 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def _entries_of_table(path: Path) -> list[Entry]:
-    if not is_workbook(path) and is_double_piped(path):
+    if is_double_piped(path):
         return _piped_entries(path)
     rows = rows_of(path)
     _, header = header_of(rows)

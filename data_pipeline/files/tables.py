@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -294,8 +294,7 @@ def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int
     workbook.
     """
     if is_workbook(path):
-        rows = (row for row in _read_workbook(path)[1] if not is_empty(row[1]))
-        yield from ((number, [field.strip() for field in fields]) for number, fields in rows)
+        yield from _lines_of_workbook(path, path.stat().st_mtime_ns if path.exists() else 0)
         return
     text, number, start = read_text(path, otherwise), 0, 0
     while start <= len(text):
@@ -304,6 +303,12 @@ def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int
         line, number, start = text[start:end], number + 1, end + 1
         if line.strip():
             yield number, [field.strip() for field in line.split("\t")]
+
+
+@lru_cache(maxsize=1)  # who finds out what a file is, and who reads it, read the same file
+def _lines_of_workbook(path: Path, _changed: int) -> list[tuple[int, list[str]]]:
+    rows = (row for row in _read_workbook(path)[1] if not is_empty(row[1]))
+    return [(number, [field.strip() for field in fields]) for number, fields in rows]
 
 
 def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
@@ -348,7 +353,7 @@ def _no_lines(path: Path) -> BadInput:
 
 def is_double_piped(path: Path) -> bool:
     """Whether the first line of a file has the columns of XL-BEL and SapBERT, CUI||name."""
-    return DOUBLE_PIPE in first_line(path)
+    return not is_workbook(path) and DOUBLE_PIPE in first_line(path)
 
 
 def double_piped(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:

@@ -275,6 +275,8 @@ class Abstract(NamedTuple):
 
 def is_pubtator(path: Path) -> bool:
     """Whether one of the first lines of a file is the title of an abstract."""
+    if is_workbook(path):
+        return False
     try:
         with path.open("rb") as file:
             for _, line in zip(
@@ -423,7 +425,7 @@ def read_gold(path: Path, types: Sequence[str] = ()) -> GoldMentions:
     """
     if path.suffix.lower() == ".json":
         found = _Reading(_json_rows(path))
-    elif not is_workbook(path) and is_pubtator(path):
+    elif is_pubtator(path):
         found = _Reading(_read_pubtator(path, types))
     else:
         found = _Reading(_table_rows(path))

@@ -53,7 +53,7 @@ def start(*command: object, cwd: Path, **environment: object) -> subprocess.Pope
 def bash(*command: object, cwd: Path, **environment: object) -> subprocess.CompletedProcess:
     """Run a bash script to its end, as `start` starts it."""
     process = start(*command, cwd=cwd, **environment)
-    status, out, err = finish(process)
+    status, out, err = finish(process, timeout=900)
     return subprocess.CompletedProcess(process.args, status, out, err)
 
 

@@ -14,6 +14,7 @@ GCLOUD = """#!/bin/bash
 echo "$@" >>asked
 case "$*" in
     *"queued-resources describe"*)
+        [ -z "$CANNOT_ASK" ] || { echo "ERROR: PERMISSION_DENIED" >&2; exit 1; }
         cat state 2>/dev/null || { echo "ERROR: NOT_FOUND: no such thing" >&2; exit 1; } ;;
     *"queued-resources create"*) echo "${CREATED:-ACTIVE}" >state ;;
     *"queued-resources delete"*) rm state ;;
@@ -38,7 +39,8 @@ def pod(repo, tmp_path):
         **environment: str,
     ) -> tuple[int, str, str, list[str]]:
         program(tmp_path / "bin/gcloud", GCLOUD)
-        program(tmp_path / "bin/sleep", "#!/bin/sh\n")
+        if not (tmp_path / "bin/sleep").exists():
+            program(tmp_path / "bin/sleep", "#!/bin/sh\n")
         (tmp_path / "runs").write_text(runs)
         process = start(
             *(script, *words),
@@ -120,7 +122,7 @@ def test_a_host_that_cannot_be_prepared_ends_it(pod):
     words = (*WORDS, "--delete", "--prepare", "sudo mount /share", "--", "--x")
     status, _, err, asked = pod(*words, runs="0\n")
     assert status == 32 and "status 32" in err
-    assert sum("mount /share" in line for line in asked) == 1
+    assert sum("mount /share" in line for line in asked) == 3, "it may have been a download"
     first, second = (
         next(n for n, line in enumerate(asked) if text in line)
         for text in ("python3.11-venv", "mount /share")
@@ -138,12 +140,27 @@ def test_a_slice_that_never_came_is_not_forgotten(pod, delete):
     assert ("to delete it: gcloud" in err) != delete
 
 
+def test_what_was_never_asked_for_is_not_deleted(pod):
+    status, _, err, asked = pod(*WORDS, "--delete", "--", "--x", CANNOT_ASK="yes")
+    assert status == 1 and "PERMISSION_DENIED" in err and "still there" not in err
+    assert not any("delete" in line for line in asked)
+
+
+def test_a_request_to_stop_between_two_runs_ends_it(pod, tmp_path):
+    program(
+        tmp_path / "bin/sleep", "#!/bin/sh\n! grep -q launch/train.sh asked || kill -TERM $PPID\n"
+    )
+    status, _, err, asked = pod(*WORDS, "--", "--x", runs="255\n0\n")
+    assert status == 130, err
+    assert sum("launch/train.sh" in line for line in asked) == 1
+
+
 def test_a_folder_that_is_no_clone_is_refused(pod, repo, tmp_path):
     copy = tmp_path / "coder_jax-main/launch/tpu_pod.sh"
     copy.parent.mkdir(parents=True)
     copy.write_bytes((repo / "launch/tpu_pod.sh").read_bytes())
     status, _, err, asked = pod(*WORDS, "--", "--x", script=copy)
-    assert (status, asked) == (2, []) and "is no git clone" in err
+    assert (status, asked) == (2, []) and "expected a git clone" in err
 
 
 def test_there_is_an_end_to_new_starts(pod):

@@ -80,7 +80,7 @@ def test_encoded_once_with_the_bits_of_those_that_are_not_kept(encoder, encoded,
     assert capsys.readouterr().err == (
         f"vectors of 20 terms: read from the cache {folder} (--no-cache makes them anew)\n"
     )
-    apart = _vectors_in_chunks(encoder, TERMS, progress=False)
+    apart = _vectors_in_chunks(encoder, TERMS, unit=True, progress=False)
     for vectors in (first, again):
         assert vectors.shape == (20, 32)
         np.testing.assert_array_equal(np.asarray(vectors), apart)
@@ -153,7 +153,9 @@ def test_what_was_stopped_goes_on(encoder, encoded, monkeypatch):
     encoded.clear()
     vectors = cached_vectors(encoder, TERMS)
     assert encoded == [TERMS[12:18], TERMS[18:]]
-    np.testing.assert_array_equal(vectors, _vectors_in_chunks(encoder, TERMS, progress=False))
+    np.testing.assert_array_equal(
+        vectors, _vectors_in_chunks(encoder, TERMS, unit=True, progress=False)
+    )
 
 
 def flip(path):
@@ -194,7 +196,9 @@ def test_damage_of_what_was_begun(encoder, kept, monkeypatch, file):
     assert begun.stat().st_size > 100
     os.truncate(begun, 60)
     vectors = cached_vectors(encoder, TERMS)
-    np.testing.assert_array_equal(vectors, _vectors_in_chunks(encoder, TERMS, progress=False))
+    np.testing.assert_array_equal(
+        vectors, _vectors_in_chunks(encoder, TERMS, unit=True, progress=False)
+    )
 
 
 def test_killed_before_the_sum_was_written(encoder, encoded, kept):
@@ -327,7 +331,9 @@ def test_of_whatever_length_they_are_others(encoder, kept):
     unit = np.asarray(cached_vectors(encoder, TERMS))
     raw = np.asarray(cached_vectors(encoder, TERMS, unit=False))
     assert len(folders(kept)) == 2
-    np.testing.assert_array_equal(raw, _vectors_in_chunks(encoder, TERMS, unit=False))
+    np.testing.assert_array_equal(
+        raw, _vectors_in_chunks(encoder, TERMS, unit=False, progress=False)
+    )
     lengths = np.linalg.norm(raw, axis=1, keepdims=True)
     assert np.abs(lengths - 1).min() > 0.1
     np.testing.assert_allclose(raw / lengths, unit, atol=1e-6)

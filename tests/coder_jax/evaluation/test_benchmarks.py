@@ -48,8 +48,8 @@ DICTIONARY = Dictionary(["pain", "ache", "fever"], ["C1", "C1", "C2"], "toy")
         ("sore\tC1\nhot\n", r"m.tsv:2: found 1 columns; expected 2: mention<TAB>CUI"),
         ("sore\tC1\nhot\t \n", r"m.tsv:2: found an empty column; expected mention<TAB>CUI"),
         (b"sore\tC1\nh\xe4mat\tC1\n", r"m.tsv:2: found byte 0xe4, which is not UTF-8; fetch"),
-        ("one column\n", r"(?s)m.tsv:1: found 1 tab-separated columns; expected one of.*folds:"),
-        ("a\tb\tc\td\n", r"(?s)m.tsv:1: found 4 tab-separated columns; expected one of.*pairs:"),
+        ("one column\n", r"(?s)m.tsv:1: found 1 columns; expected one of.*folds:"),
+        ("a\tb\tc\td\n", r"(?s)m.tsv:1: found 4 columns; expected one of.*pairs:"),
         (
             "C1\tsore\n",
             r"none of the gold concepts of 1 mentions \(such as 'sore' of 'C1'\) in the ",

@@ -86,7 +86,8 @@ def test_it_is_for_gpus_bfloat16_and_rows_that_fit(monkeypatch):
     assert not fits(96, 64, jnp.bfloat16) and not fits(128, 48, jnp.bfloat16)
 
 
-def test_each_device_computes_its_own_rows():
+@pytest.mark.parametrize("with_dropout", (False, True))
+def test_each_device_computes_its_own_rows(with_dropout):
     """Blocks over one axis, their rows over another, as in a train step on 4 x 2 devices."""
     rng = np.random.default_rng(0)
     segments, positions = packed(4 * 6, 32, rng)
@@ -96,12 +97,15 @@ def test_each_device_computes_its_own_rows():
     def both(qkv, *of_tokens):
         def loss(qkv):
             given = {"rate": 0.1, "site": SITE, "max_positions": 512, "interpret": True}
-            out = jax.vmap(lambda *block: fused_attention(*block, **given))(qkv, *of_tokens)
+            none = [] if with_dropout else [None]
+            again = jax.checkpoint(lambda *block: fused_attention(*block, *none, **given))
+            out = jax.vmap(again)(qkv, *of_tokens)
             return (out**2).sum(), out
 
         return jax.grad(loss, has_aux=True)(qkv)
 
-    arrays = [array.reshape(4, 6, *array.shape[1:]) for array in (qkv, segments, positions, ids)]
+    given = qkv, segments, positions, *[ids] * with_dropout
+    arrays = [array.reshape(4, 6, *array.shape[1:]) for array in given]
     expected_grad, expected = both(*arrays)
     mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("groups", "within"))
     spread = NamedSharding(mesh, PartitionSpec("groups", "within"))
