@@ -19,7 +19,8 @@
 #   --env NAME=VALUE   environment variable of the run; repeatable
 #   --prepare COMMAND  run on each host first, after Python 3.11 was installed where it is missing
 #   --restarts N       start again at most N times (default 100)
-#   --delete           delete the slice at the end, also after an error; else it stays and costs
+#   --delete           delete the slice at the end, also after an error (but not if the terminal is
+#                      closed); else it stays and costs
 #   --dry-run          only print the commands
 #
 # Needs a git clone of this repository and gcloud, logged in, and stays in the foreground (use
@@ -101,10 +102,10 @@ state() {
 
 create() {
     say "asking for $type in $zone"
+    there=yes # it may be, even if the answer gets lost
     run gcloud compute tpus queued-resources create "$name" --node-id "$name" "${where[@]}" \
         --accelerator-type "$type" --runtime-version "$runtime" \
         ${create_flags[@]+"${create_flags[@]}"}
-    there=yes
 }
 
 remove() {
@@ -123,6 +124,7 @@ get_slice() {
         return
     fi
     while :; do
+        stop_if_asked
         now=$(state)
         [ -z "$now" ] || there=yes
         case $now in
@@ -134,7 +136,6 @@ get_slice() {
         esac
         [ "$now" = "$before" ] || say "the slice is ${now:-not there yet}"
         before=$now
-        [ -z "$asked" ] || exit 130
         sleep "$poll_seconds"
     done
 }
@@ -143,23 +144,31 @@ get_slice() {
 # that of what then fails on a host.
 send_code() {
     local archive sent=0
-    archive=$(mktemp "${TMPDIR:-/tmp}/coder_jax.XXXXXX")
+    archive=$(mktemp "${TMPDIR:-/tmp}/coder_jax.XXXXXX") || fail "found no place for a file in ${TMPDIR:-/tmp}"
     (
         cd "$repo"
         git ls-files -z | while IFS= read -r -d '' file; do
             if [ -e "$file" ]; then printf '%s\0' "$file"; fi
         done | tar --null -T - -czf "$archive"
-    )
+    ) || fail "the files of $repo cannot be packed into $archive"
     run gcloud compute tpus tpu-vm scp "$archive" "$name:coder_jax.tgz" "${where[@]}" --worker=all ||
         sent=255
     rm -f "$archive"
-    if [ "$sent" -eq 0 ]; then
+    # What fails on a host, such as a download, is tried three times; after a lost connection (255)
+    # all of it is.
+    for pause in "$poll_seconds" "$poll_seconds" ''; do
+        [ "$sent" -ne 255 ] || break
+        stop_if_asked
+        sent=0
         on_all_hosts "$install_python" && { [ -z "$prepare" ] || on_all_hosts "$prepare"; } &&
             on_all_hosts "$unpack" || sent=$?
-    fi
+        [ "$sent" -ne 0 ] && [ -n "$pause" ] || break
+        say "the hosts could not be prepared (status $sent); trying it again"
+        sleep "$pause"
+    done
     return "$sent"
 }
-# A new machine may be updating itself: apt-get waits for that.
+# A new machine may be updating itself: apt-get waits ten minutes for that.
 install_python='command -v python3.11 >/dev/null || { sudo add-apt-repository -y ppa:deadsnakes/ppa && sudo apt-get -o DPkg::Lock::Timeout=600 install -y python3.11 python3.11-venv; }'
 # Beside what is there, so that the environment stays.
 unpack='mkdir -p coder_jax && tar -xzf coder_jax.tgz -C coder_jax && CODER_JAX_ACCELERATOR=tpu bash coder_jax/launch/environment.sh requirements.txt requirements-demo.txt'
@@ -170,27 +179,29 @@ signal_run='pid=$(cat coder_jax.pid 2>/dev/null) && grep -q coder_jax "/proc/$pi
 end_leftover="if $signal_run; then for i in \$(seq 120); do kill -0 \$pid 2>/dev/null || break; sleep 1; done; kill -KILL \$pid 2>/dev/null; fi; true"
 train="echo \$\$ >coder_jax.pid; export CODER_JAX_ACCELERATOR=tpu$variables; exec bash coder_jax/launch/train.sh $(printf '%q ' "$@")"
 
-asked=''
+asked=0 # signals so far
 # Called by the traps below.
 # shellcheck disable=SC2329
 ask_to_stop() {
-    asked=yes
+    asked=$((asked + 1))
     say "asking all hosts to save and stop"
     on_all_hosts "$signal_run" || true
 }
 trap ask_to_stop INT TERM
+stop_if_asked() { [ "$asked" -eq 0 ] || exit 130; }
 
 # Job control keeps a Ctrl-C at the terminal away from ssh, which must stay to the end. Sets `status`.
 run_once() {
     local asked_before
-    on_all_hosts "$end_leftover"
+    on_all_hosts "$end_leftover" || { status=255; return; }
+    stop_if_asked
     set -m
     on_all_hosts "$train" &
     set +m
     while :; do
         asked_before=$asked status=0
         wait $! || status=$?
-        [ "$asked" != "$asked_before" ] || break # else it was the trap that ended the wait
+        [ "$asked" -ne "$asked_before" ] || break # else it was the trap that ended the wait
     done
 }
 
@@ -212,29 +223,20 @@ at_end() {
 }
 trap at_end EXIT
 trap 'delete=; exit 129' HUP # a closed terminal deletes nothing
-failed=0 # attempts in a row to prepare the hosts
 while :; do
     get_slice
-    [ -z "$asked" ] || exit 130
-    if send_code; then
-        failed=0
-        [ -z "$asked" ] || exit 130
-        run_once
-    else
-        status=$? failed=$((failed + 1))
-    fi
-    [ "$status" -ne 0 ] && [ -z "$asked" ] && [ "$restarts" -gt 0 ] || break
+    if send_code; then run_once; else status=$?; fi
+    [ "$status" -ne 0 ] && [ "$asked" -eq 0 ] && [ "$restarts" -gt 0 ] || break
     # 75: asked to stop, or a host was lost; 134, 137: ended by jax or killed, as a host was lost;
     # 143: asked to stop before it could listen; 255: ssh lost its connection. A slice that was taken
     # away may look like anything.
     case $status in
         75 | 134 | 137 | 143 | 255) ;;
-        # What fails on a host while it is prepared, such as a download, is tried three times.
-        *) [ "$failed" -eq 1 ] || [ "$failed" -eq 2 ] || [ "$(state)" != ACTIVE ] || break ;;
+        *) [ "$(state)" != ACTIVE ] || break ;;
     esac
     restarts=$((restarts - 1))
     say "it ended with status $status; starting again, to go on where it stopped"
-    [ "$status" -ne 255 ] && [ "$failed" -eq 0 ] || sleep "$poll_seconds"
+    [ "$status" -ne 255 ] || sleep "$poll_seconds"
 done
-[ "$status" -eq 0 ] || say "the run ended with status $status"
+[ "$status" -eq 0 ] || say "it ended with status $status"
 exit "$status"

@@ -294,7 +294,11 @@ def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int
     workbook.
     """
     if is_workbook(path):
-        yield from _lines_of_workbook(path, path.stat().st_mtime_ns if path.exists() else 0)
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise unreadable(path, error) from error
+        yield from _lines_of_workbook(path, found.st_mtime_ns, found.st_size)
         return
     text, number, start = read_text(path, otherwise), 0, 0
     while start <= len(text):
@@ -306,7 +310,7 @@ def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int
 
 
 @lru_cache(maxsize=1)  # who finds out what a file is, and who reads it, read the same file
-def _lines_of_workbook(path: Path, _changed: int) -> list[tuple[int, list[str]]]:
+def _lines_of_workbook(path: Path, _changed: int, _size: int) -> list[tuple[int, list[str]]]:
     rows = (row for row in _read_workbook(path)[1] if not is_empty(row[1]))
     return [(number, [field.strip() for field in fields]) for number, fields in rows]
 

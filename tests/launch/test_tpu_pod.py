@@ -13,10 +13,15 @@ from launchers import MENDED_BY_A_NEW_START, finish, program, start
 GCLOUD = """#!/bin/bash
 echo "$@" >>asked
 case "$*" in
+    *"$LOSES_FIRST"*) [ -z "$LOSES_FIRST" ] || [ -e lost ] || { touch lost; exit 255; } ;;
+esac
+case "$*" in
     *"queued-resources describe"*)
         [ -z "$CANNOT_ASK" ] || { echo "ERROR: PERMISSION_DENIED" >&2; exit 1; }
         cat state 2>/dev/null || { echo "ERROR: NOT_FOUND: no such thing" >&2; exit 1; } ;;
-    *"queued-resources create"*) echo "${CREATED:-ACTIVE}" >state ;;
+    *"queued-resources create"*)
+        echo "${CREATED:-ACTIVE}" >state
+        [ -z "$LOSES_THE_ANSWER" ] || exit 1 ;;
     *"queued-resources delete"*) rm state ;;
     *"mount /share"*) exit 32 ;;
     *coder_jax.pid*launch/train.sh*)
@@ -144,6 +149,17 @@ def test_what_was_never_asked_for_is_not_deleted(pod):
     status, _, err, asked = pod(*WORDS, "--delete", "--", "--x", CANNOT_ASK="yes")
     assert status == 1 and "PERMISSION_DENIED" in err and "still there" not in err
     assert not any("delete" in line for line in asked)
+
+
+def test_a_request_whose_answer_is_lost_is_not_forgotten(pod):
+    status, _, err, asked = pod(*WORDS, "--delete", "--", "--x", LOSES_THE_ANSWER="yes")
+    assert status == 1 and "queued-resources delete" in asked[-1], err
+
+
+def test_a_connection_that_is_lost_before_the_run_is_tried_again(pod):
+    status, _, err, asked = pod(*WORDS, "--", "--x", runs="0\n", LOSES_FIRST="kill -KILL")
+    assert status == 0, err
+    assert sum("kill -KILL" in line for line in asked) == 2
 
 
 def test_a_request_to_stop_between_two_runs_ends_it(pod, tmp_path):
