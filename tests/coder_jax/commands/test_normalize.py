@@ -408,7 +408,7 @@ def test_no_answer_below_a_similarity(run_of_normalize_tables):
     assert rows[4]["status"] == "exact", "a string of the dictionary needs no cut-off"
 
 
-def measured(files, sure, dictionary=8):
+def measured(files, sure, dictionary=7):
     """cutoffs.json by which a similarity of 0.5 has the confidence 0.5."""
     table = CutoffTable(100, [0.2, sure], [100, 40], [50, 38])
     rule = MeasuredRule(3.0, -5.0, 10.0, 0.0)

@@ -198,7 +198,8 @@ def test_the_pooler_that_is_trained_decays(mentions):
     expected = none["kernel"] - rate * decay * start["kernel"]
     np.testing.assert_allclose(some["kernel"], expected, rtol=0, atol=1e-7)
     assert np.abs(some["kernel"] - none["kernel"]).max() > 1e-5
-    np.testing.assert_array_equal(some["bias"], none["bias"])
+    # Two programs: they may round otherwise. With a decay it would be 1e-5 and more.
+    np.testing.assert_allclose(some["bias"], none["bias"], rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize(
