@@ -29,8 +29,8 @@ def plot_curves(rows: Sequence[Row], folder: Path) -> None:
 def _panels_of(rows: Sequence[Row]) -> list[Panel]:
     """A panel for each score, with a curve for each system that was trained for several lengths.
 
-    By [CLS]. A row of 0 steps is the start of all. Shares are in percent. Means of
-    several seeds have bars of their standard errors.
+    By [CLS]. A row of 0 steps is the start of all. Shares are in percent. Means of several seeds
+    have bars of their standard errors.
 
     Args:
       rows: of `mean_rows`, by system, steps and pooling.

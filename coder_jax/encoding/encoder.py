@@ -94,7 +94,7 @@ class EncodedDictionary:
 
     @cached_property
     def keys(self) -> KeptRows:
-        """The vectors as `search` takes them."""
+        """The vectors, for `search`: accelerators keep their copy from one search to the next."""
         return KeptRows(self.vectors)
 
     @cached_property

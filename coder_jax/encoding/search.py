@@ -206,10 +206,10 @@ _CANDIDATES = 2
 
 
 class KeptRows:
-    """Rows that are searched more than once: what accelerators have copied stays with them.
+    """Rows that are searched more than once, of which accelerators keep a copy.
 
-    They keep blocks while half of their memory is free; the others are copied at each search. A CPU
-    keeps none.
+    An accelerator keeps blocks while half of its memory is free; the other blocks are copied at
+    each search. A CPU needs no copy.
 
     Args:
       rows: float [n, D]; they must not change.
@@ -258,7 +258,7 @@ def search(
     Args:
       queries: float [q, D].
       keys: float [n, D], also float16 or rows of a file (`RowsOfFile`): a device has two blocks at
-        most, or more of `KeptRows`. One CPU uses float32 as they are if they are aligned
+        most (of `KeptRows` more). One CPU uses float32 as they are if they are aligned
         (`files.whole`), else a copy.
       k: 1 <= k <= n.
       block_queries: queries compared at a time, rounded up to a power of two.

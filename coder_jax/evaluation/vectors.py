@@ -588,8 +588,8 @@ def open_table(path: str | Path, vectors_of: str, keys: Iterable[str]) -> TableV
     if not is_skip_grams(path):
         if vectors_of not in _KINDS:
             raise BadInput(
-                f"{path}: found no folder of skip-grams; expected one, of `python -m "
-                "data_pipeline.skip_gram`: no other vectors are of names"
+                f"{path}: found no folder of skip-grams; expected one for vectors of names: "
+                "`python -m data_pipeline.skip_gram` makes it"
             )
         kind = _KINDS[vectors_of]
         return kind(_read_vector_file(path, kind.keys_of(keys)))

@@ -37,7 +37,6 @@ from data_pipeline.dataset.tokenizer import (
     warn_of_case,
 )
 from data_pipeline.files.identity import DATASET, MENTIONS, is_of_kind
-from data_pipeline.files.tables import is_workbook
 from data_pipeline.files.whole import recover_folder
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
@@ -239,7 +238,7 @@ def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:
 def _check_types(options: MentionOptions) -> None:
     """Raise BadInput if none of the files has a type of mention that is asked for."""
     files = [path for split in SPLITS for path in getattr(options, split)]
-    texts = [path for path in files if not is_workbook(path) and is_pubtator(path)]
+    texts = [path for path in files if is_pubtator(path)]
     found = set[str]().union(*map(types_of, texts))
     if missing := [name for name in options.mention_types if texts and name not in found]:
         raise BadInput(

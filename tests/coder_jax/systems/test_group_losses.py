@@ -1,6 +1,7 @@
 """MS-loss: hand-computed values, a naive loop, and pytorch-metric-learning as the oracle."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 from naive_losses import naive
 
+from coder_jax.devices.mesh import make_mesh
+from coder_jax.systems import group_losses
 from coder_jax.systems.group_losses import (
     _init_relations,
     _log_one_plus_sum_exp,
@@ -205,3 +208,16 @@ def test_gradient_reaches_touched_matrices_only():
     )
     touched = np.abs(np.asarray(gradient)).sum(axis=(1, 2)) > 0
     assert touched.tolist() == [False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("most", [7, 3])
+def test_only_so_many_matrices_of_a_group_are_copied_at_a_time(monkeypatch, most):
+    """7 triplets of two heads each, among 5 relations of width 8."""
+    monkeypatch.setattr(group_losses, "_MOST_MATRICES", most)
+    queries = partial(group_losses._all_queries, make_mesh(1, jax.devices()[:1]))
+    given = jnp.ones((5, 8, 8)), jnp.zeros((1, 1, 7), jnp.int32), jnp.ones((1, 1, 14, 8))
+    gradient = jax.grad(lambda *given: queries(*given).sum())
+    program = str(jax.make_jaxpr(gradient)(*given))
+    assert any(f"[{shape}8,8]" in program for shape in (f"1,1,{most},", f"{most},1,1,1,"))
+    assert ("[1,1,7,8,8]" in program) == (most == 7)
+    assert "[7,1,1,1,8,8]" not in program
