@@ -44,10 +44,11 @@ without it. Give that file to `normalize --ranker ... --cutoffs FILE`.
 
 --compare A B scores nothing: it compares two files of --json on the same mentions, such as two
 encoders, or two dictionaries. For each score it prints both, their difference with its 95 %
-interval (mentions drawn anew, in pairs), p by a paired test (of acc@k McNemar's exact one; of MRR,
-and where terms tie, by 10,000 random changes of sign; of the rho of rated pairs by 10,000 exchanges
-of the encoders' places), and on how many mentions or pairs B is better (won) and worse (lost). What
-cannot be compared in this way is told.
+interval (mentions drawn anew, in pairs), p by a paired test (10,000 random changes of the sign of a
+mention's difference, or McNemar's exact test where all differences have one size; of the rho of
+rated pairs 10,000 exchanges of the encoders' places), and on how many mentions or pairs B is better
+(won) and worse (lost). Equal mentions with equal gold concepts have one answer, so that they are
+drawn, and change their sign, together. What cannot be compared in this way is told.
 Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless

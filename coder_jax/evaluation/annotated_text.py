@@ -313,7 +313,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
         """The normalization record, extended by retrieval, exact matches and baselines."""
         results = result.folds or {self.folds[0].name: result}
         folds: dict[str, dict[str, Any]] = {}
-        groups = []
+        groups, same = [], [fold.same for fold in self.folds]
         for fold in self.folds:
             one = results[fold.name]
             assert one.ranks is not None, "of a single fold"
@@ -326,7 +326,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
                 "scores": {**kept["scores"], **_means(values), **alone},
                 "intervals": {
                     **kept.get("intervals", record.intervals),
-                    **intervals_of_means([values], seed),
+                    **intervals_of_means([values], seed, [fold.same]),
                 },
                 "counts": {
                     **{"mentions": one.mentions, "unreachable": 0, "tied": one.tied},
@@ -344,7 +344,7 @@ text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looke
             record,
             kind=self.kind,
             scores={**record.scores, **scores},
-            intervals={**record.intervals, **intervals_of_means(groups, seed)},
+            intervals={**record.intervals, **intervals_of_means(groups, seed, same)},
             folds=folds,
             scoring={
                 **record.scoring,

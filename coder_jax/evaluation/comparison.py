@@ -21,6 +21,7 @@ from coder_jax.evaluation.results import (
     intervals_of_means,
     percent,
     spearman_differences,
+    summed,
 )
 from data_pipeline.process import BadInput, tell
 
@@ -41,8 +42,9 @@ class ScoreDifference:
     Attributes:
       score: its name.
       a, b: the score of each.
-      interval: 95 %, of b - a, over mentions that are drawn anew within their fold.
-      p: of the two-sided paired test.
+      interval: 95 %, of b - a, over mentions that are drawn anew within their fold; equal ones
+        with equal gold concepts together, as a model gives them one answer.
+      p: of the two-sided paired test, which exchanges the answers to such mentions together.
       mentions: how many there are; of similarity, pairs.
       won, lost: of these, how many b is better on, and worse. Of pairs: whose place among all
         cosines is nearer to its place among all ratings.
@@ -160,7 +162,7 @@ def differences_of(
     if a.pairs and b.pairs:
         return _differences_of_pairs(a, b, path_a, path_b, seed)
     ranks = [_ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
-    sizes = [{name: len(one.ahead) for name, one in side.items()} for side in ranks]
+    sizes = [{name: same.tolist() for name, (_, same) in side.items()} for side in ranks]
     orders = [one.answers and one.answers.order for one in (a, b)]
     if sizes[0] != sizes[1] or orders[0] != orders[1]:
         raise BadInput(
@@ -169,10 +171,11 @@ def differences_of(
         )
     ks = [int(name[4:]) for name in a.scores if name[4:].isdigit() and name in b.scores]
     of_a, of_b = (
-        [_values_of(record, name, one, ks) for name, one in side.items()]
+        [_values_of(record, name, one, ks) for name, (one, _) in side.items()]
         for record, side in zip((a, b), ranks, strict=True)
     )
-    return [_difference(name, of_a, of_b, seed) for name in of_a[0] if name in of_b[0]]
+    same = [one for _, one in ranks[0].values()]
+    return [_difference(name, of_a, of_b, same, seed) for name in of_a[0] if name in of_b[0]]
 
 
 def _differences_of_pairs(
@@ -230,8 +233,12 @@ def _mantra_values(record: EvaluationRecord, fold: str, hits: np.ndarray) -> _Va
     return {"precision": hits, "f1": hits * 2 * len(hits) / (len(hits) + pairs)}
 
 
-def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
-    """The ranks of each fold's gold concepts; BadInput if they are missing or broken."""
+def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, tuple[GoldCounts, np.ndarray]]:
+    """The ranks of each fold's gold concepts, and which mentions are the same (`first_same`).
+
+    Raises:
+      BadInput: they are missing or broken.
+    """
     kept = record.answers and record.answers.ranks
     if not kept:
         raise BadInput(
@@ -248,23 +255,23 @@ def _ranks_of(record: EvaluationRecord, path: str) -> dict[str, GoldCounts]:
 
 
 def _difference(
-    name: str, a: Sequence[_Values], b: Sequence[_Values], seed: int
+    name: str,
+    a: Sequence[_Values],
+    b: Sequence[_Values],
+    same: Sequence[np.ndarray],
+    seed: int,
 ) -> ScoreDifference:
     """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
-    from scipy.stats import binomtest  # not at the top: `--help` stays quick
-
     pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
     changes = [other - one for one, other in pairs]
     every = np.concatenate(changes)
     won, lost = int((every > _TINY).sum()), int((every < -_TINY).sum())
-    sizes = [np.abs(change[np.abs(change) > _TINY]) for change in changes]
-    # A sign test counts a mention that is half right, or a thousandth, as one that is right.
-    if any(len(one) and one.max() - one.min() > _TINY for one in sizes):
-        shares = np.concatenate([change / (len(change) * len(changes)) for change in changes])
-        p = _p_by_flips(shares, np.random.default_rng(seed))
-    else:
-        p = float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
-    interval = intervals_of_means([{name: change} for change in changes], seed)[name]
+    shares = [
+        summed(change[:, None] / (len(change) * len(changes)), one)[:, 0]
+        for change, one in zip(changes, same, strict=True)
+    ]
+    p = _p_by_flips(np.concatenate(shares), np.random.default_rng(seed))
+    interval = intervals_of_means([{name: change} for change in changes], seed, same)[name]
     score_a, score_b = (float(np.mean([pair[i].mean() for pair in pairs])) for i in (0, 1))
     return ScoreDifference(name, score_a, score_b, interval, p, len(every), won, lost)
 
@@ -272,14 +279,20 @@ def _difference(
 def _p_by_flips(changes: np.ndarray, rng: np.random.Generator) -> float:
     """Two-sided p of a paired permutation test: how often random signs give as large a sum.
 
+    Where all changes have one size, exactly: that is McNemar's exact test, a sign test.
+
     Args:
-      changes: float [n], what each mention adds to the difference.
+      changes: float [n], what each mention, or all equal ones, add to the difference.
       rng: what is drawn from. Of c changes of one size as many are positive as a binomial says,
         so that n does not matter.
     """
+    from scipy.stats import binomtest  # not at the top: `--help` stays quick
+
     sizes, counts = np.unique(np.round(np.abs(changes[changes != 0]), 15), return_counts=True)
     if not len(sizes):
         return 1.0
+    if len(sizes) == 1:
+        return float(binomtest(int((changes > 0).sum()), int(counts[0])).pvalue)
     observed = abs(changes.sum())
     positive = rng.binomial(counts, 0.5, size=(_FLIPS, len(sizes)))
     sums = np.abs((2 * positive - counts) @ sizes)

@@ -38,10 +38,12 @@ from coder_jax.evaluation.results import (
     ABOUT,
     Row,
     Table,
+    first_same,
     missing_column,
     named,
     resampled,
     short_percent,
+    summed,
 )
 from coder_jax.evaluation.vectors import Vectors, terms_only
 from data_pipeline.dataset.dictionary import Dictionary, groups_of_concepts
@@ -117,6 +119,11 @@ class NotedMentions:
     gold: list[tuple[str, ...]]
     without_note: int
     majority: list[str | None] | None
+
+    @property
+    def same(self) -> np.ndarray:
+        """Which mentions are the same, group and gold concepts included: `first_same`."""
+        return first_same(self.texts, self.groups, self.gold)
 
     @property
     def mistyped(self) -> int:
@@ -277,7 +284,9 @@ def _described(scorer: _Scorer, pooling: str, folder: Path | None) -> Answers:
         files[name] = write_prediction_table(folder, (benchmark.name, name, pooling), table)
     few = len(right) <= MOST_RANKS
     return Answers(
-        ranks={one.mentions.name: one.ranks.as_text() for one in sets} if few else None,
+        ranks={one.mentions.name: one.ranks.as_text(one.mentions.same) for one in sets}
+        if few
+        else None,
         order=digest.hexdigest(),
         cutoffs=measure_cutoffs(similarities, right).tables,
         languages="not told",
@@ -399,9 +408,9 @@ def _measures(totals: np.ndarray) -> np.ndarray:
     return np.stack([precision, recall, f1], axis=-1)
 
 
-def _measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
-    """The `results.Statistic` of MEASURES [B, 3], of mentions with their counts."""
-    return _measures(drawn_BU @ distinct_U3)
+def _measures_drawn(distinct_U4: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `results.Statistic` of MEASURES [B, 3], of mentions with their counts (`summed`)."""
+    return _measures((drawn_BU @ distinct_U4)[:, :3])
 
 
 def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
@@ -736,7 +745,8 @@ class _Scorer:
                 "retired_cuis": retired and retired.description,
                 "majority": "the CUI that the (group, string) mostly has in train (2016: and dev)",
                 "folds": "unweighted mean over sets",
-                "intervals": f"{ABOUT}, mentions drawn anew within their set",
+                "intervals": f"{ABOUT}, mentions drawn anew within their set; equal ones of equal "
+                "groups with equal gold concepts together",
             },
             folds=folds,
             encoder=encoder,
@@ -781,7 +791,7 @@ class _Scorer:
                 "tied": int(tied.sum()),
             },
         }
-        drawn = resampled(counted, _measures_drawn, rng)
+        drawn = resampled(summed(counted, one.same), _measures_drawn, rng)
         fold["intervals"] = named(_MEASURES, drawn)
         return fold, drawn
 

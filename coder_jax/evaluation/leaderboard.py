@@ -120,7 +120,7 @@ def read_list(paths: Sequence[Path], kind: type[Entry]) -> list[Entry]:
 # Cells, and the times beside them.
 
 # Raise it when the score of a cell would be another by the same files: all cells are then redone.
-_PROTOCOL = 2
+_PROTOCOL = 3
 _TIMES = "times.json"
 # The score of a kind that is shown: the first of these that its record has.
 _MAIN = ("acc@1", "f1", "spearman", "mcsm", "accuracy", "hits@10", "mrr")
@@ -387,7 +387,7 @@ def board_of(
         sets=shown,
         compared_to=compared_to,
         best=dict(scored),  # of each the last, which is the highest
-        notes=list(_notes(rows, shown)),
+        notes=[*_notes(rows, shown), *_not_tested(rows, shown, compared_to)],
         missing=list(missing),
     )
 
@@ -457,6 +457,19 @@ def _notes(rows: Sequence[BoardRow], sets: Sequence[BoardSet]) -> Iterable[str]:
                 f"{one.name}: its rows are of different files, so they do not compare; score "
                 "all of them in one command"
             )
+
+
+def _not_tested(
+    rows: Sequence[BoardRow], sets: Sequence[BoardSet], compared_to: str
+) -> Iterable[str]:
+    """The columns without arrows because no answers are kept that a paired test could compare."""
+    tested = {name for row in rows for name in row.differences}
+    without = [one.name for one in sets if one.name not in tested]
+    if compared_to and without and len(rows) > 1:
+        yield (
+            f"no test compares the rows with {compared_to} on {', '.join(without)}: the answers to "
+            "this score are not kept one by one, or are of different files"
+        )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -562,7 +575,8 @@ def _rows_of_table(
 def markdown_of(board: Board) -> str:
     """A table for a page of documentation, with the best of each set in bold.
 
-    The outcome of a test is an arrow, as in `latex_of`; times are in the last column.
+    The outcome of a test is an arrow, as in `latex_of`; times are in the last column. Below it are
+    the notes.
     """
     heads = ["encoder", "million parameters", *(one.name for one in board.sets), "mean", "terms/s"]
 
@@ -573,7 +587,10 @@ def markdown_of(board: Board) -> str:
         return f"{text}{half(cell.interval, 1, 1)}{mark}"
 
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *_rows_of_table(board, shown, "-")]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+    table = "".join(
+        f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines
+    )
+    return table + "".join(["\n"] * bool(board.notes) + [f"- {note}\n" for note in board.notes])
 
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -616,6 +633,7 @@ def latex_of(board: Board) -> str:
             r"\bottomrule",
             r"\end{tabular}",
             f"% {tests}Behind $\\pm$: half the width of the 95 % interval. M: million parameters.",
+            *(f"% {note}" for note in board.notes),
             "",
         ]
     )

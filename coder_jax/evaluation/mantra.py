@@ -30,6 +30,7 @@ from coder_jax.evaluation.results import (
     published_rows,
     resampled,
     short_percent,
+    summed,
 )
 from coder_jax.evaluation.vectors import Vectors
 from data_pipeline.dataset.dictionary import Dictionary
@@ -407,10 +408,9 @@ def _pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
     return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
 
 
-def _measures_drawn(distinct_U2: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
-    """The `Statistic` of MEASURES [B, 3], of mentions with their hit and their gold pairs."""
-    hits_B, pairs_B = (drawn_BU @ distinct_U2).T
-    mentions_B = drawn_BU.sum(axis=1)
+def _measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
+    """The `Statistic` of MEASURES [B, 3], of mentions with their hit and gold pairs (`summed`)."""
+    hits_B, pairs_B, mentions_B = (drawn_BU @ distinct_U3).T
     columns = hits_B / mentions_B, hits_B / pairs_B, 2 * hits_B / (mentions_B + pairs_B)
     return np.stack(columns, axis=1)
 
@@ -421,7 +421,8 @@ def _drawn_measures(
     """MEASURES of a sub-corpus in resamples of its mentions, [RESAMPLES, 3]."""
     assert result.ranks is not None, "of a single fold"
     hits = rank_values(*result.ranks, ks=[1])["acc@1"]
-    return resampled(np.stack([hits, _pairs_of_mentions(fold)], axis=1), _measures_drawn, rng)
+    outcomes = np.stack([hits, _pairs_of_mentions(fold)], axis=1)
+    return resampled(summed(outcomes, fold.same), _measures_drawn, rng)
 
 
 def _mantra_record(

@@ -26,7 +26,9 @@ from coder_jax.evaluation.results import (
     missing_column,
     named,
     percent,
+    ratios,
     resampled,
+    summed,
 )
 from coder_jax.evaluation.vectors import ComparedStrings, Vectors, WordVectors, terms_only
 from data_pipeline import process
@@ -124,9 +126,7 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
         by_words = _coverage_of_names(WordJaccard(self.names), self.names, concepts, ks)
         columns = [f"coverage@{k}" for k in ks]
         # The names of a concept depend on each other, so whole concepts are drawn.
-        summed = np.zeros((len(number), len(ks) + 1))
-        np.add.at(summed, concepts, np.column_stack([found, np.ones(len(found))]))
-        drawn = resampled(summed, _ratios, np.random.default_rng(options.seed))
+        drawn = resampled(summed(found, concepts), ratios, np.random.default_rng(options.seed))
         return EvaluationRecord(
             benchmark=self.name,
             kind=self.kind,
@@ -179,12 +179,6 @@ coverage  a dataset built with --hold-out-concepts, or its heldout/concepts.tsv.
                 cells += [percent(scores[one]) if one in scores else "" for one in columns]
                 rows.append(Row(cells, label))
         return header, rows
-
-
-def _ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
-    """The `Statistic` of ratios of sums; the last column is the denominator."""
-    summed_BS = drawn_BU @ distinct_US
-    return summed_BS[:, :-1] / summed_BS[:, -1:]
 
 
 # -------------------------------------------------------------------------------------------------

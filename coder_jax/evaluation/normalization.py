@@ -10,6 +10,7 @@ import hashlib
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
@@ -30,7 +31,15 @@ from coder_jax.evaluation.record import (
     EvaluationRecord,
     Unreachable,
 )
-from coder_jax.evaluation.results import ABOUT, Row, Table, missing_column, percent, published_rows
+from coder_jax.evaluation.results import (
+    ABOUT,
+    Row,
+    Table,
+    first_same,
+    missing_column,
+    percent,
+    published_rows,
+)
 from coder_jax.evaluation.vectors import TERMS, ComparedStrings, Vectors, terms_only
 from coder_jax.models.hf_files import EncoderSettings
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary, union
@@ -74,6 +83,11 @@ class NormalizationFold:
     gold: list[str]
     dictionary: Dictionary
     languages: list[str] | None = None
+
+    @cached_property
+    def same(self) -> np.ndarray:
+        """Which mentions are the same, gold concept included: `first_same`."""
+        return first_same(self.mentions, self.gold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,10 +267,11 @@ def normalization_record(
       missing: strings that have no vector.
       seed: of the mentions that are drawn for the intervals.
     """
-    parts = list(result.folds.values()) or [result]
+    parts = result.folds or {benchmark.folds[0].name: result}
     ks = [int(name[4:]) for name in result.scores if name[4:].isdigit()]
-    ranks = [part.ranks for part in parts if part.ranks is not None]
     of_fold = {fold.name: fold for fold in benchmark.folds}
+    kept = [(part.ranks, of_fold[name].same) for name, part in parts.items() if part.ranks]
+    ranks, same = [one for one, _ in kept], [one for _, one in kept]
     retired = benchmark.retired_cuis
     return EvaluationRecord(
         benchmark=benchmark.name,
@@ -273,9 +288,9 @@ def normalization_record(
         },
         unreachable=replace(
             _unreachable(result),
-            intervals_of_reachable=rank_intervals(ranks, ks, seed, of_reachable=True),
+            intervals_of_reachable=rank_intervals(ranks, same, ks, seed, of_reachable=True),
         ),
-        intervals=rank_intervals(ranks, ks, seed),
+        intervals=rank_intervals(ranks, same, ks, seed),
         dictionary=union([fold.dictionary for fold in benchmark.folds]).description,
         scoring={
             "similarity": "cosine",
@@ -289,12 +304,15 @@ def normalization_record(
             "folds": "unweighted mean over folds" if result.folds else "none",
             "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
             "missing": "strings without a vector have the cosine 0 with all others",
-            "intervals": f"{ABOUT}, mentions drawn anew within their fold",
+            "intervals": f"{ABOUT}, mentions drawn anew within their fold; equal ones with equal "
+            "gold concepts together",
         },
         folds={
             name: {
                 "scores": dict(part.scores),
-                "intervals": rank_intervals([part.ranks], ks, seed) if part.ranks else {},
+                "intervals": rank_intervals([part.ranks], [of_fold[name].same], ks, seed)
+                if part.ranks
+                else {},
                 "counts": _counts(part),
                 "unreachable": msgspec.to_builtins(_unreachable(part)),
                 "dictionary": of_fold[name].dictionary.description,
@@ -885,10 +903,12 @@ def _described_answers(
 def _places_alone(benchmark: NormalizationBenchmark, result: NormalizationResult) -> Answers:
     """The places of the gold concepts, in the order of the mentions."""
     results = result.folds or {benchmark.folds[0].name: result}
+    of_fold = {fold.name: fold for fold in benchmark.folds}
     ranks = {name: results[name].ranks for name in benchmark.averaged()}
     few = result.mentions <= MOST_RANKS
+    texts = {name: one.as_text(of_fold[name].same) for name, one in ranks.items() if one and few}
     return Answers(
-        ranks={name: one.as_text() for name, one in ranks.items() if one} if few else None,
+        ranks=texts if few else None,
         order=_order_hash(benchmark),
         cutoffs={},
         languages="",

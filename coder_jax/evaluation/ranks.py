@@ -29,33 +29,42 @@ class GoldCounts(NamedTuple):
     gold_tied: np.ndarray  # int [M]: gold concepts as near as it
     reachable: np.ndarray  # bool [M]: a gold concept is in the dictionary
 
-    def as_text(self) -> str:
+    def as_text(self, same: np.ndarray) -> str:
         """The rank of each mention's gold concept, separated by blanks.
 
         "3" is the third place; "3+2" says that two other concepts are as near, so that it may be
-        the fifth; "3+2/4" that four gold concepts are; "-" that none is in the dictionary.
+        the fifth; "3+2/4" that four gold concepts are; "-" that none is in the dictionary. "=17":
+        mention and gold concept are those of number 17, counted from 0.
+
+        Args:
+          same: int [M], of `results.first_same`.
         """
         texts = []
-        for ahead, tied, gold_tied, reachable in zip(*map(np.ndarray.tolist, self), strict=True):
+        rows = zip(*map(np.ndarray.tolist, (*self, same)), strict=True)
+        for number, (ahead, tied, gold_tied, reachable, first) in enumerate(rows):
             golds = f"/{gold_tied}" if gold_tied > 1 else ""
             more = f"+{tied}{golds}" if tied or golds else ""
-            texts.append(f"{ahead + 1}{more}" if reachable else "-")
+            place = f"{ahead + 1}{more}" if reachable else "-"
+            texts.append(place if first == number else f"={first}")
         return " ".join(texts)
 
     @classmethod
-    def from_text(cls, text: str) -> GoldCounts:
-        """Parses `as_text`; ValueError for anything else."""
-        rows = []
-        for place in text.split():
+    def from_text(cls, text: str) -> tuple[GoldCounts, np.ndarray]:
+        """Parses `as_text`: (the counts, `same`); ValueError for anything else."""
+        rows: list[tuple[int, int, int, bool, int]] = []
+        for number, place in enumerate(text.split()):
+            if place[0] == "=" and place[1:].isdecimal() and int(place[1:]) < number:
+                rows.append(rows[int(place[1:])])
+                continue
             match = _PLACE.fullmatch(place)
             if match is None:
                 raise ValueError(f"found {place[:20]!r}; expected a place such as 3, 3+2 or -")
             rank, tied, golds = (int(number or 0) for number in match.groups())
-            rows.append((max(rank - 1, 0), tied, golds or 1, rank > 0))
+            rows.append((max(rank - 1, 0), tied, golds or 1, rank > 0, number))
         if not rows:
             raise ValueError("found no place; expected one or more, such as 3, 3+2 or -")
-        ahead, tied_n, gold_tied, reachable = np.array(rows).T
-        return cls(ahead, tied_n, gold_tied, reachable.astype(bool))
+        ahead, tied_n, gold_tied, reachable, same = np.array(rows).T
+        return cls(ahead, tied_n, gold_tied, reachable.astype(bool)), same
 
 
 def ahead_and_tied(
@@ -124,23 +133,30 @@ def rank_values(
 
 
 def rank_intervals(
-    parts: Sequence[GoldCounts], ks: Sequence[int], seed: int, *, of_reachable: bool = False
+    parts: Sequence[GoldCounts],
+    same: Sequence[np.ndarray],
+    ks: Sequence[int],
+    seed: int,
+    *,
+    of_reachable: bool = False,
 ) -> dict[str, list[float]]:
     """Bootstrap intervals of acc@k and MRR, of the mean over folds.
 
     Args:
       parts: the places of the gold concepts of each fold.
+      same: of the mentions of each fold (`results.first_same`).
       ks: the k of acc@k.
       seed: of what is drawn.
       of_reachable: of the mentions whose gold concept is in the dictionary.
     """
-    groups = []
-    for part in parts:
+    groups, equal = [], []
+    for part, one in zip(parts, same, strict=True):
         counted = part.reachable if of_reachable else slice(None)
         ahead, tied, gold_tied, reachable = (column[counted] for column in part)
         if len(reachable):
             groups.append(rank_values(ahead, tied, gold_tied, reachable, ks))
-    return intervals_of_means(groups, seed)
+            equal.append(one[counted])
+    return intervals_of_means(groups, seed, equal)
 
 
 def _mean(values: np.ndarray, reachable: np.ndarray) -> float:

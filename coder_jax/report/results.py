@@ -27,7 +27,7 @@ _STAGES = ("before", "after")
 # Kinds of benchmark whose scores are shares, shown in percent.
 _SHARES = (
     *("normalization", "MANTRA GSC", "link prediction", "relation classification"),
-    *("mentions in text", "coverage"),
+    *("mentions in text", "coverage", "semantic group given", "several concepts"),
 )
 _MOST_SCORES = 5
 # Suffixes and names of values that are not scores: bounds by ties, baselines.

@@ -79,7 +79,8 @@ def test_a_result_beside_itself(compared):
 def test_mcnemar_as_scipy_has_it():
     rng = np.random.default_rng(0)
     a, b = rng.random(200) < 0.6, rng.random(200) < 0.75
-    found = _difference("acc@1", [{"acc@1": a * 1.0}], [{"acc@1": b * 1.0}], 0)
+    same = [np.arange(200)]
+    found = _difference("acc@1", [{"acc@1": a * 1.0}], [{"acc@1": b * 1.0}], same, 0)
     won, lost = int((b & ~a).sum()), int((a & ~b).sum())
     assert (found.won, found.lost, found.mentions) == (won, lost, 200)
     assert found.p == scipy.stats.binomtest(won, won + lost).pvalue
@@ -94,11 +95,30 @@ def test_a_thousandth_of_a_mention_is_not_a_mention():
 
     def against(right):
         some, none = np.repeat([1.0, 0.0], [right, 200 - right]), np.full(200, 1e-3)
-        return _difference("acc@1", [{"acc@1": some}], [{"acc@1": none}], 0)
+        return _difference("acc@1", [{"acc@1": some}], [{"acc@1": none}], [np.arange(200)], 0)
 
     half = against(100)
     assert (half.won, half.lost) == (100, 100) and half.p < 1e-3 and half.a > half.b
     assert against(2).p > 0.3, "two mentions more, of 200"
+
+
+def test_equal_mentions_have_one_answer(compared):
+    """One name that is written 40 times is one thing that B does better, not 40."""
+    often = ["=0"] * 39
+    _, rows = compared(record({"": " ".join(["2", *often])}), record({"": " ".join(["1", *often])}))
+    assert rows[0].cells[5:] == ["+100.00", "+100.00 to +100.00", "1.000", "40", "0"]
+    _, rows = compared(record({"": " ".join(["2"] * 40)}), record({"": " ".join(["1"] * 40)}))
+    assert rows[0].cells[7] == "< 0.001", "of earlier versions, or of forty names"
+
+
+def test_p_is_of_the_difference_that_is_shown():
+    """Folds weigh alike: B is better by the mean over folds, though worse on more mentions."""
+    few, many = np.zeros(100), np.zeros(1_000)
+    a = [{"acc@1": few}, {"acc@1": np.where(np.arange(1_000) < 40, 1.0, many)}]
+    b = [{"acc@1": np.where(np.arange(100) < 10, 1.0, few)}, {"acc@1": many}]
+    found = _difference("acc@1", a, b, [np.arange(100), np.arange(1_000)], 0)
+    assert (found.won, found.lost) == (10, 40) and found.b > found.a
+    assert scipy.stats.binomtest(10, 50).pvalue < 1e-4 < 0.03 < found.p, "that of the mentions"
 
 
 def test_permutations_as_all_of_them():
@@ -226,13 +246,17 @@ def test_pairs_in_another_order_and_records_that_keep_none(compared, capsys):
 
 
 def test_places_as_text():
-    text = "1 3 3+2 3+2/4 1+0/2 -"
-    counts = GoldCounts.from_text(text)
+    text = "1 3 3+2 3+2/4 1+0/2 - =3"
+    counts, same = GoldCounts.from_text(text)
+    assert same.tolist() == [0, 1, 2, 3, 4, 5, 3] and counts.ahead[6] == 2
+    counts, same = GoldCounts(*(column[:6] for column in counts)), same[:6]
+    text = text[:-3]
     assert counts.ahead.tolist()[:5] == [0, 2, 2, 2, 0]
     assert counts.tied.tolist() == [0, 0, 2, 2, 0, 0]
     assert counts.gold_tied.tolist() == [1, 1, 1, 4, 2, 1]
     assert counts.reachable.tolist() == [True] * 5 + [False]
-    assert counts.as_text() == text
-    for broken in ("0", "1+", "1/2", "1,2", "9" * 30):
+    assert counts.as_text(same) == text
+    assert counts.as_text(np.array([0, 1, 2, 3, 4, 4])) == text[:-1] + "=4"
+    for broken in ("0", "1+", "1/2", "1,2", "9" * 30, "=0", "1 =1", "1 =-1"):
         with pytest.raises(ValueError, match="expected a place"):
             GoldCounts.from_text(broken)

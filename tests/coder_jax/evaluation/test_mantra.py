@@ -97,11 +97,11 @@ def test_scores_by_hand():
 
 
 def test_what_is_drawn_is_scored_alike():
-    outcomes = np.array([[1.0, 1], [0, 2], [0.5, 3]])
+    outcomes = np.array([[1.0, 1, 1], [0, 2, 1], [0.5, 3, 1]])  # hit, gold pairs, mentions
     drawn = np.array([[1, 1, 1], [3, 0, 1], [0, 2, 0]])
     for counts, found in zip(drawn, _measures_drawn(outcomes, drawn), strict=True):
-        hits, pairs = counts @ outcomes
-        expected = _mantra_scores(hits / counts.sum(), counts.sum(), pairs)
+        hits, pairs, mentions = counts @ outcomes
+        expected = _mantra_scores(hits / mentions, mentions, pairs)
         assert found == pytest.approx([expected[name] for name in _MEASURES])
 
 

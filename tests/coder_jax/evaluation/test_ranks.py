@@ -62,10 +62,10 @@ def test_scores_are_the_means_of_what_mentions_add():
     assert not any(one[~reachable].any() for one in values.values())
     parts = GoldCounts(*counts, reachable)
     for of_reachable, chosen in ((False, slice(None)), (True, reachable)):
-        found = rank_intervals([parts], [1, 3], 0, of_reachable=of_reachable)
+        found = rank_intervals([parts], [np.arange(50)], [1, 3], 0, of_reachable=of_reachable)
         low, high = found["mrr"]
         part = values["mrr"][chosen]
         half = 1.96 * part.std() / np.sqrt(len(part))
         assert (low, high) == pytest.approx((part.mean() - half, part.mean() + half), abs=0.015)
     nothing = parts._replace(reachable=np.zeros(50, bool))
-    assert rank_intervals([nothing], [1], 0, of_reachable=True) == {}
+    assert rank_intervals([nothing], [np.arange(50)], [1], 0, of_reachable=True) == {}

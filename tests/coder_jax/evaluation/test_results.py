@@ -12,12 +12,13 @@ from coder_jax.evaluation.published import PublishedRow
 from coder_jax.evaluation.record import EvaluationRecord
 from coder_jax.evaluation.results import (
     _RESAMPLES,
-    _means,
+    first_same,
     intervals_of_means,
     missing_column,
     one_decimal,
     percent,
     published_rows,
+    ratios,
     resampled,
     short_percent,
     spearman_interval,
@@ -59,16 +60,33 @@ def test_folds_are_drawn_apart():
     assert intervals_of_means([]) == {}
 
 
+def test_equal_mentions_are_drawn_together():
+    """As scipy draws names, the mean of their mentions being a ratio of sums."""
+    rng = np.random.default_rng(0)
+    often = rng.integers(1, 30, 60)
+    right = rng.random(60) < 0.7
+    hits, same = np.repeat(right, often), first_same(np.repeat(np.arange(60), often))
+    found = intervals_of_means([{"acc@1": hits}], same=[same])["acc@1"]
+
+    def share(numbers, axis):
+        return (right * often)[numbers].sum(axis) / often[numbers].sum(axis)
+
+    assert found == pytest.approx(scipys((np.arange(60),), share), abs=0.01)
+    alone = intervals_of_means([{"acc@1": hits}])["acc@1"]
+    assert found[1] - found[0] > 3 * (alone[1] - alone[0])
+    assert first_same("abab", "1112").tolist() == [0, 1, 0, 3]
+
+
 def test_resamples_are_as_large_as_the_list(monkeypatch):
     """In parts of any size: each resample has n rows, and a row comes once in the mean."""
     monkeypatch.setattr(results, "_MOST_VALUES", 300)
-    rows = np.arange(40.0)[:, None]
+    rows = np.stack([np.arange(40.0), np.ones(40)], axis=1)
     seen = []
 
     def noted(distinct, drawn):
         assert (distinct == rows).all() and drawn.shape[1] == 40
         seen.append(drawn)
-        return _means(distinct, drawn)
+        return ratios(distinct, drawn)
 
     found = resampled(rows, noted, np.random.default_rng(0))
     drawn = np.concatenate(seen)
