@@ -662,9 +662,9 @@ def _header_below(path: Path, separator: str, rows: Rows) -> int:
 
 
 def _first_fields(path: Path) -> list[str]:
-    """The fields of the first line that is not empty; none of an empty file."""
+    """The fields of the first line that is not empty, without quotes; none of an empty file."""
     line = first_line(path)
-    return [field.strip() for field in line.split("\t")] if line else []
+    return [field.strip(' "') for field in line.split("\t")] if line else []
 
 
 def _check_format(path: Path, fields: Sequence[str]) -> None:
@@ -1034,7 +1034,7 @@ def read_dictionary(
         rows = double_piped(path, "CUI||name", encoding)
         concepts, terms = [cui for cui, _ in rows], [name for _, name in rows]
     else:
-        pairs = _terms_first(two_columns(path, "term<TAB>CUI", encoding), path)
+        pairs = _terms_first(two_columns(path, "term<TAB>CUI", encoding, quoted=True), path)
         terms, concepts = [term for term, _ in pairs], [cui for _, cui in pairs]
     check_labels(concepts, str(path))
     return Dictionary(plain_terms(terms, str(path)), concepts, str(path), about_concepts=about)

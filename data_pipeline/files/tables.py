@@ -277,19 +277,24 @@ def codec_of(encoding: str) -> str:
         ) from error
 
 
-def tab_separated(path: Path, otherwise: str | None = None) -> list[tuple[int, list[str]]]:
+def tab_separated(
+    path: Path, otherwise: str | None = None, *, quoted: bool = False
+) -> list[tuple[int, list[str]]]:
     """(line number, stripped fields) of each line that is not empty.
 
     Lines end at a newline only: terms may hold other characters that Python takes for line ends.
-    Quotes are ordinary characters. `otherwise` is as of `decoded`.
+    Quotes are ordinary characters or, with `quoted`, as of `read_rows`: Excel and R write fields in
+    quotes. `otherwise` is as of `decoded`.
     """
-    rows = list(_split_lines(path, otherwise))
+    rows = list(_split_lines(path, otherwise, quoted))
     if not rows:
         raise _no_lines(path)
     return rows
 
 
-def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int, list[str]]]:
+def _split_lines(
+    path: Path, otherwise: str | None, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
     """`tab_separated` as an iterator: a dictionary has millions of lines. Or the rows of a
     workbook.
     """
@@ -301,6 +306,11 @@ def _split_lines(path: Path, otherwise: str | None = None) -> Iterator[tuple[int
         yield from _lines_of_workbook(path, found.st_mtime_ns, found.st_size)
         return
     text, number, start = read_text(path, otherwise), 0, 0
+    if quoted and '"' in text:
+        for number, fields in _tab_rows(text, str(path))[1]:
+            if not is_empty(fields):
+                yield number, [field.strip() for field in fields]
+        return
     while start <= len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
@@ -315,18 +325,27 @@ def _lines_of_workbook(path: Path, _changed: int, _size: int) -> list[tuple[int,
     return [(number, [field.strip() for field in fields]) for number, fields in rows]
 
 
-def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
+_CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
+
+
+def two_columns(
+    path: Path, expected: str, otherwise: str | None = None, *, quoted: bool = False
+) -> list[tuple[str, str]]:
     """The rows of a two-column file, without its header.
 
     Args:
       path: the file.
       expected: the columns in words, for messages, such as "mention<TAB>CUI".
-      otherwise: as of `decoded`.
+      otherwise, quoted: as of `tab_separated`.
+
+    Raises:
+      BadInput: it cannot be read, a row has other columns, an empty one or an error of a
+        spreadsheet, or the first row looks like a header with other names.
     """
     found: list[tuple[str, str]] = []
     second: dict[str, str] = {}  # equal concepts as one object
     has_header = False
-    for number, fields in _split_lines(path, otherwise):
+    for number, fields in _split_lines(path, otherwise, quoted):
         if not found and len(fields) == 1 and _is_comment(fields[0]):
             continue
         if not (found or has_header):
@@ -337,11 +356,26 @@ def two_columns(path: Path, expected: str, otherwise: str | None = None) -> list
             raise BadInput(f"{path}:{number}: found {len(fields)} columns; expected 2: {expected}")
         if not all(fields):
             raise BadInput(f"{path}:{number}: found an empty column; expected {expected}")
+        if "#" in (fields[0][0], fields[1][0]):
+            for field in SPREADSHEET_ERRORS.intersection(map(str.lower, fields)):
+                raise BadInput(
+                    f"{path}:{number}: found {field.upper()}, an error of a spreadsheet; expected "
+                    f"{expected}: mend or remove the row"
+                )
         found.append((fields[0], second.setdefault(fields[1], fields[1])))
     if has_header and not found:
         raise BadInput(f"{path}: found a header and no rows; expected {expected}")
     if not found:
         raise _no_lines(path)
+    first, *others = found[:_LOOKED_AT]
+    has_digit = any(character.isdigit() for character in "".join(first))
+    if others and not (has_header or has_digit):
+        if any(all(map(_CODE.fullmatch, column)) for column in zip(*others, strict=True)):
+            raise BadInput(
+                f"{path}: found {' and '.join(map(repr, first))} above codes, which looks like a "
+                f"header; expected {expected}: call its columns term and concept, or write "
+                "term<TAB>concept above it if it is a row"
+            )
     return found
 
 
@@ -361,7 +395,8 @@ def is_double_piped(path: Path) -> bool:
 
 
 def double_piped(path: Path, expected: str, otherwise: str | None = None) -> list[tuple[str, str]]:
-    """The first two fields of each line of a file such as CUI||name, or CUI||name||context.
+    """The first two fields of each line of a file such as CUI||name, or CUI||name||context,
+    without a header.
 
     Args:
       path: the file.
@@ -379,6 +414,8 @@ def double_piped(path: Path, expected: str, otherwise: str | None = None) -> lis
                 "fetch the file again"
             )
         rows.append((fields[0], fields[1]))
+    if rows and names_columns(rows[0][::-1]):
+        del rows[0]
     if not rows:
         raise BadInput(f"{path}: found no lines; expected {expected}: fetch it again")
     return rows
@@ -472,9 +509,11 @@ def _read_delimited(
     text = _without_lines(text, _comments(text))
     separator = separator or _separator(text, str(path))
     if separator == "\t":
-        is_quoted, rows = _tab_rows(text, str(path))
+        is_quoted, found = _tab_rows(text, str(path))
     else:
-        is_quoted, rows = True, list(_rows(text, separator, str(path)))
+        is_quoted, found = True, _rows(text, separator, str(path))
+    rows = list(found)
+    if separator != "\t":
         _tell_of_swallowed(rows, separator, str(path))
     return Dialect(separator, is_quoted, has_bom, line_end), rows
 
@@ -528,16 +567,16 @@ def _comments(text: str) -> int:
     return count - is_header
 
 
-def _tab_rows(text: str, place: str) -> tuple[bool, Rows]:
+def _tab_rows(text: str, place: str) -> tuple[bool, Iterable[tuple[int, list[str]]]]:
     """Whether quotes are special, and the rows: Excel quotes fields, most programs do not."""
-    plain = list(_rows(text, "\t", place, is_quoted=False))
+    plain = partial(_rows, text, "\t", place, is_quoted=False)
     try:
         quoted = list(_rows(text, "\t", place))
     except BadInput:
-        return False, plain
+        return False, plain()
     has_tabs = any("\t" in field for _, fields in quoted for field in fields)
-    if has_tabs and len({len(fields) for _, fields in plain if fields}) == 1:
-        return False, plain  # else stray quotes would swallow rows
+    if has_tabs and len({len(fields) for _, fields in plain() if fields}) == 1:
+        return False, plain()  # else stray quotes would swallow rows
     return True, quoted
 
 

@@ -643,7 +643,7 @@ def mention_languages(path: Path) -> list[str] | None:
     Args:
         path: of a file that `mention_rows` can read; there are as many rows, in the same order.
     """
-    (_, names), *rows = tab_separated(path)
+    (_, names), *rows = tab_separated(path, quoted=True)
     header = [name.lower() for name in names]
     if not names_mentions(header) or _LANGUAGE not in header:
         return None
@@ -659,14 +659,14 @@ def mention_rows(path: Path) -> list[tuple[str, str]]:
     Raises:
         BadInput: if the file cannot be read, or a row has other columns or an empty one.
     """
-    (_, names), *rows = tab_separated(path)
+    (_, names), *rows = tab_separated(path, quoted=True)
     header = [name.lower() for name in names]
     if (
         not set(_COLUMNS) <= set(header)
         or len(header) == len(_COLUMNS)
         and header[0] == _COLUMNS[0]
     ):
-        pairs = two_columns(path, "mention<TAB>CUI")
+        pairs = two_columns(path, "mention<TAB>CUI", quoted=True)
     else:
         if not rows:
             raise BadInput(f"{path}: found a header and no rows; expected mentions and their CUIs")

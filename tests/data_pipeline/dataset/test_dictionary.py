@@ -693,6 +693,8 @@ def test_a_table_of_loinc_numbers_and_names(write):
 def test_an_error_of_a_spreadsheet_is_no_term_and_no_concept(write, row):
     with pytest.raises(BadInput, match="d.csv:2: found '#(N/A|REF!)' in the column"):
         read_dictionary(write("d.csv", f"concept,term\n{row}\n"))
+    with pytest.raises(BadInput, match="d.tsv:2: found #N/A, an error of a spreadsheet"):
+        read_dictionary(write("d.tsv", "fever\tC1\ncough\t#N/A\n"))
 
 
 @pytest.mark.parametrize("name", ["MRCONSO_ENG.RRF", "umls.txt", "umls", "terms.csv.gz"])
@@ -947,6 +949,26 @@ def test_rows_of_today_are_read_as_they_were(write):
     text = "".join(f"{term}\t{concept}\n" for term, concept in [("string", "code"), *rows])
     assert rows_of(read_dictionary(write("d.csv", text))) == rows
     assert rows_of(read_dictionary(write("d.csv", text.split("\n", 1)[1]))) == rows
+
+
+@pytest.mark.parametrize("header", ["", '"term"\t"concept"\n'])
+def test_quotes_that_excel_and_r_write_are_no_letters(write, header):
+    path = write("d.tsv", f'{header}"Fieber"\t"C1"\n"Husten, trocken"\t"C2"\n')
+    assert rows_of(read_dictionary(path)) == [("Fieber", "C1"), ("Husten, trocken", "C2")]
+
+
+@pytest.mark.parametrize("header", ["Begriff\tCode", "ICD-Schlüssel\tBegriff"])
+def test_a_header_with_other_names_is_no_term(write, header):
+    rows = ["Fieber\tC1", "Husten\tC2"]
+    if header.endswith("Begriff"):
+        rows = ["\t".join(reversed(row.split("\t"))) for row in rows]
+    path = write("d.tsv", "\n".join([header, *rows]))
+    with pytest.raises(BadInput, match="above codes, which looks like a header; expected term<TAB"):
+        read_dictionary(path)
+
+
+def test_a_header_of_pipes_is_no_term(write):
+    assert rows_of(read_dictionary(write("d.txt", "CUI||name\nC1||a\n"))) == [("a", "C1")]
 
 
 # -------------------------------------------------------------------------------------------------

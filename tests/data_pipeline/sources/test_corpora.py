@@ -437,6 +437,7 @@ FILES_MENTIONS = {
     "none": "x\tC1|C2\ny\tC3\nz z\tC4\n",
     "blanks": "Term\tconcept_id\n x \tC1 | C2\ny\tC3|\n\nz z\t|C4\n",
     "more": "id\tCUI\tmention\n1\tC1|C2\tx\n2\tC3\ty\n3\tC4\tz z\n",
+    "quoted": '"mention"\t"CUI"\n"x"\t"C1|C2"\n"y"\t"C3"\n"z z"\t"C4"\n',
     "turned": "CUI\tMention\nC1|C2\tx\nC3\ty\nC4\tz z\n",
 }
 
