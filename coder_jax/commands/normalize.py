@@ -127,6 +127,7 @@ from data_pipeline.files.buckets import check_not_input, check_output
 from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
+    TABLE_ENDINGS,
     begins_as_utf16,
     bounded_lines,
     check_table_name,
@@ -136,6 +137,7 @@ from data_pipeline.files.tables import (
     listed,
     read_bytes,
     read_table,
+    read_text,
     too_long,
     write_table,
     write_with_columns,
@@ -429,9 +431,15 @@ def _open_mentions(path: str, encoding: str | None) -> Iterator[tuple[BinaryIO, 
     """
     name = "stdin" if path == "-" else path
     # Of a pipe nothing may be read twice.
-    if encoding is not None or Path(path).is_file() and begins_as_utf16(Path(path)):
-        content = sys.stdin.buffer.read() if path == "-" else read_bytes(Path(path))
-        text = decoded(content, name, codec_of(encoding or "utf-16"), "give another --encoding")
+    file = Path(path)
+    if encoding is not None:
+        content = sys.stdin.buffer.read() if path == "-" else read_bytes(file)
+        text = decoded(content, name, codec_of(encoding), "give another --encoding")
+    elif file.is_file() and (file.suffix.lower() == ".gz" or begins_as_utf16(file)):
+        text = read_text(file)
+    else:
+        text = None
+    if text is not None:
         yield io.BytesIO(text.encode()), name
         return
     if path == "-":
@@ -681,7 +689,7 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeO
     """The table of the command line, its column, and the options with the prefix that it needs;
     None where a text has a term on each line.
     """
-    is_table = Path(options.mentions).suffix.lower() in (".csv", ".tsv", ".xlsx", ".xlsm")
+    is_table = options.mentions.lower().removesuffix(".gz").endswith(TABLE_ENDINGS)
     if options.column is None and not is_table:
         return None, "", options
     if options.mentions == "-":

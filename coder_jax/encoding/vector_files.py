@@ -40,7 +40,7 @@ from data_pipeline.files.identity import (
     typed,
     write_identity,
 )
-from data_pipeline.files.tables import bounded_lines
+from data_pipeline.files.tables import bounded_lines, check_is_text
 from data_pipeline.files.whole import (
     aligned,
     locked,
@@ -180,18 +180,24 @@ def _update(digest: hashlib._Hash, terms: Sequence[str]) -> None:
 
 def decode(content: bytes, name: str, first: int) -> list[str]:
     """The texts of consecutive UTF-8 lines; `first` is the number of the first one."""
+    if first == 1:
+        check_is_text(content, name)
     lines = content.split(b"\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
     try:
         text = b"\n".join(lines).decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError:  # which line?
+        text = "\0"
+    if "\0" in text:
         return [decode_line(line, name, number) for number, line in enumerate(lines, first)]
     return [line.rstrip("\r") for line in text.split("\n")] if lines else []
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
     """The text of a line of UTF-8; a byte order mark and a carriage return are dropped."""
+    if number == 1:
+        check_is_text(line, name)
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -199,6 +205,11 @@ def decode_line(line: bytes, name: str, number: int) -> str:
             f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is not UTF-8; convert "
             "the file to UTF-8 first, or give `normalize` its --encoding"
         ) from error
+    if "\0" in text:
+        raise BadInput(
+            f"{name}:{number}: found a zero byte; expected text in UTF-8: convert the file first, "
+            "or give `normalize` its --encoding, such as utf-16-le"
+        )
     return text.rstrip("\r\n")
 
 

@@ -226,6 +226,23 @@ def unreadable(path: Path, error: OSError) -> BadInput:
     return BadInput(f"{path}: cannot be read ({error.strerror}); give an existing file")
 
 
+# What files begin with that are no text, and what to do about them.
+_NO_TEXT = {
+    b"PK\x03\x04": "a zip archive, as Excel's workbooks are; expected text: name it .xlsx",
+    b"\xd0\xcf\x11\xe0": "a file of old Office, such as .xls; expected text: save it as .xlsx",
+    b"\x1f\x8b": "what gzip has packed; expected text: unpack it, or call a table .csv.gz",
+    b"\xfd7zXZ": "what xz has packed; expected text: unpack it",
+    b"BZh91AY": "what bzip2 has packed; expected text: unpack it",
+}
+
+
+def check_is_text(content: bytes, place: str) -> None:
+    """Raise BadInput for content that begins as an archive or a workbook does."""
+    for begin, what in _NO_TEXT.items():
+        if content.startswith(begin):
+            raise BadInput(f"{place}: found {what}")
+
+
 _ONE_BYTE = re.compile("cp125|iso8859|mac|latin")  # encodings, as `codec_of` names them
 
 
@@ -245,6 +262,7 @@ def decoded(
       remedy: what to do about bytes that are none of it, for the message.
       otherwise: another encoding for such bytes, which is said.
     """
+    check_is_text(content, place)
     _check_lines(content, place)
     if _ONE_BYTE.match(encoding) and not content.isascii():
         with suppress(UnicodeDecodeError):  # text of these encodings is never that by chance
@@ -447,7 +465,6 @@ _SEPARATORS = ("\t", ";", ",", "|")
 _LOOKED_AT = 200  # rows, to tell which separator a file has
 _MOST_ZEROS = 0.1  # of a text; more are another encoding, or no text
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what Excel saves as "Unicode text"
-_PACKED_XML = b"PK\x03\x04"  # a zip archive, as a workbook is
 _GIVE_ENCODING = (
     "give --encoding cp1252 (Excel's), or what else it was saved in (latin-1, utf-16), or save it "
     "as UTF-8"
@@ -584,10 +601,6 @@ def _text(
     content: bytes, place: str, encoding: str | None, remedy: str, otherwise: str | None
 ) -> tuple[str, bool]:
     """The text of a file, and whether its copy should have a byte order mark."""
-    if content.startswith(_PACKED_XML):
-        raise BadInput(
-            f"{place}: found a zip archive, as Excel's workbooks are; expected text: name it .xlsx"
-        )
     if encoding is None and content.startswith(_UTF16):
         encoding = "utf-16"
     name = codec_of(encoding or "utf-8")
@@ -703,6 +716,7 @@ def _guarded(texts: pl.Series) -> pl.Series:
 
 _WORKBOOK = (".xlsx", ".xlsm")
 _OLD_WORKBOOK = (".xls", ".ods", ".xlsb")
+TABLE_ENDINGS = (".csv", ".tsv", *_WORKBOOK, *_OLD_WORKBOOK)
 _WRITTEN = (".csv", ".tsv", ".txt", ".xlsx")
 STDOUT = Path("/dev/stdout")
 

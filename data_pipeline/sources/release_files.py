@@ -343,8 +343,8 @@ def _choose(root: Path, parts: list[_Part]) -> dict[str, list[_Part]]:
         raise BadInput(
             f"no MRCONSO.RRF at {root}; expected a UMLS META folder or its parent, a release .zip, "
             ".nlm files, or MRCONSO.RRF itself (plain, .gz, or parts .aa.gz, .ab.gz), or RxNorm's "
-            "with RXNCONSO.RRF; for an OBO ontology give its .obo file, and for a pack of MedCAT "
-            "the table that it was made from"
+            "with RXNCONSO.RRF; for an OBO ontology give its .obo file, for a table in an archive "
+            "the table, and for a pack of MedCAT the table that it was made from"
         )
     if len(releases) > 1:
         raise BadInput(f"{root} holds {len(releases)} releases: {', '.join(releases)}; give one")

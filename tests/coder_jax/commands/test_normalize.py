@@ -702,14 +702,39 @@ def test_decisions_on_what_the_list_does_not_have_are_said(run_of_normalize_tabl
         ("douleur\nMénière\n".encode("latin-1"), ("--encoding", "latin-1")),
         ("douleur\r\nMénière\r\n".encode("utf-16"), ()),
         ("douleur\nMénière\n".encode("utf-16-le"), ("--encoding", "utf-16-le")),
+        (gzip.compress("douleur\nMénière\n".encode(), mtime=0), ()),
     ],
 )
 def test_text_of_other_programs(files, content, arguments):
-    (files / "list.txt").write_bytes(content)
-    words = ["--model", "x", "--dictionary", "y", *arguments, str(files / "list.txt")]
+    path = files / ("list.txt.gz" if content.startswith(b"\x1f") else "list.txt")
+    path.write_bytes(content)
+    words = ["--model", "x", "--dictionary", "y", *arguments, str(path)]
     options = parsed(normalize.OPTIONS, words)[0]
     with contextlib.ExitStack() as held:
         assert list(normalize._read_text(options, held)) == [["douleur", "Ménière"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("list.ods", b"PK\x03\x04\0\0", "list.ods: found .ods; expected .xlsx, .csv or .tsv"),
+        ("list.XLS", b"\xd0\xcf\x11\xe0", "list.XLS: found .XLS; expected .xlsx"),
+        (
+            "list.csv.gz",
+            gzip.compress(b"a,b\n1,2\n", mtime=0),
+            "has the columns a, b; say with --column",
+        ),
+        ("list.txt", b"PK\x03\x04\n", "list.txt: found a zip archive"),
+        ("list.txt", "pain\n".encode("utf-16-le"), "list.txt:1: found a zero byte"),
+    ],
+)
+def test_lists_that_are_no_text(files, name, content, message):
+    (files / name).write_bytes(content)
+    words = ["--model", "x", "--dictionary", "y", str(files / name)]
+    options = parsed(normalize.OPTIONS, words)[0]
+    with contextlib.ExitStack() as held, pytest.raises(BadInput, match=message):
+        assert normalize._read_list(options)[0] is None
+        list(normalize._read_text(options, held))
 
 
 def test_stdin_is_no_table(run_of_normalize_tables, monkeypatch):

@@ -356,6 +356,12 @@ def test_the_hash_sees_each_term_and_the_order():
 def test_bytes_that_are_not_utf8_are_found_before_work_begins():
     with pytest.raises(BadInput, match=r"terms.txt:5: found byte 0xe4, which is not UTF-8; conv"):
         TermLines(io.BytesIO(b"a\nb\nc\nd\nl\xe4hmung\nf\n"), "terms.txt", 3)
+    for content, message in (
+        (b"PK\x03\x04\n", "x: found a zip archive"),
+        ("a\nb\n".encode("utf-16-le"), "x:1: found a zero byte; expected text in UTF-8"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            TermLines(io.BytesIO(content), "x", 2)
 
 
 def test_reading_stops_when_asked(monkeypatch):

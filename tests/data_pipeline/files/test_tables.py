@@ -1,8 +1,10 @@
 """Tables as hospitals keep them: what is read, what is refused with its line, what is written."""
 
+import bz2
 import datetime
 import gzip
 import io
+import lzma
 import re
 import zipfile
 
@@ -184,6 +186,11 @@ def test_files_that_are_something_else(tmp_path):
     openpyxl.Workbook().save(tmp_path / "book.csv")
     with pytest.raises(BadInput, match="book.csv: found a zip archive.* name it .xlsx"):
         read_table(tmp_path / "book.csv")
+    for pack, name in ((gzip, "gzip"), (lzma, "xz"), (bz2, "bzip2")):
+        (tmp_path / "packed.csv").write_bytes(pack.compress(b"id,term\n1,a\n"))
+        for read in (read_table, tab_separated):
+            with pytest.raises(BadInput, match=f"packed.csv: found what {name} has packed.* unpac"):
+                read(tmp_path / "packed.csv")
 
 
 def test_a_column_is_found_by_name_case_and_blanks_aside(write):
