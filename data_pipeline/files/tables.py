@@ -530,14 +530,13 @@ def _read_delimited(
     else:
         is_quoted, found = True, _rows(text, separator, str(path))
     rows = list(found)
-    if separator != "\t":
-        _tell_of_swallowed(rows, separator, str(path))
+    _tell_of_swallowed(rows, separator, str(path))
     return Dialect(separator, is_quoted, has_bom, line_end), rows
 
 
 def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
-    """Warns of a field whose further lines have as many separators as the header: a quote that was
-    opened by mistake takes rows until the next one.
+    """Warns of a field whose further lines have as many separators as the header, or tabs: a quote
+    that was opened by mistake takes rows until the next one.
     """
     width = len(rows[0][1]) if rows else 0
     for number, fields in rows if width > 1 else []:
@@ -545,7 +544,8 @@ def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
             continue
         for field in fields:
             lines = field.split("\n")[1:] if "\n" in field else []
-            if lines and all(line.count(separator) == width - 1 for line in lines):
+            is_wide = all(line.count(separator) == width - 1 for line in lines)
+            if lines and (is_wide or separator == "\t" in field):
                 tell(
                     f"warning: {place}:{number}: a field in double quotes takes {len(lines):,} "
                     "further lines that look like rows; if they are, take the quote out"
@@ -591,9 +591,11 @@ def _tab_rows(text: str, place: str) -> tuple[bool, Iterable[tuple[int, list[str
         quoted = list(_rows(text, "\t", place))
     except BadInput:
         return False, plain()
-    has_tabs = any("\t" in field for _, fields in quoted for field in fields)
-    if has_tabs and len({len(fields) for _, fields in plain() if fields}) == 1:
-        return False, plain()  # else stray quotes would swallow rows
+    if any("\t" in field for _, fields in quoted for field in fields):
+        width = next(len(fields) for _, fields in plain() if fields)
+        rows = (fields for _, fields in plain() if fields)
+        if all(len(fields) >= width and not any(fields[width:]) for fields in rows):
+            return False, plain()  # else stray quotes would swallow rows
     return True, quoted
 
 

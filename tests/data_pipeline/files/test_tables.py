@@ -108,6 +108,8 @@ def test_quotes_in_tab_separated_text_may_be_ordinary_characters(write, tmp_path
 def test_a_stray_quote_swallows_no_rows(write):
     table = read_table(write("a.tsv", 'term\tid\n"aspirin\t1\nb\t2\ntablets"\t3\n'))
     assert rows_of(table) == [('"aspirin', "1"), ("b", "2"), ('tablets"', "3")]
+    table = read_table(write("a.tsv", 'term\tid\n"aspirin\t1\nb\t2\t\ntablets"\t3\n'))
+    assert rows_of(table)[1] == ("b", "2"), "whatever is empty at the end of a row"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -689,5 +691,8 @@ def test_a_quote_that_takes_rows_is_told(write, capsys):
     rows = read_table(write("l.csv", 'id,term\n1,"a\n2,b\n3,c"\n4,d\n')).frame.height
     assert rows == 2
     assert "l.csv:2: a field in double quotes takes 2 further lines" in capsys.readouterr().err
+    rows = read_table(write("l.tsv", 'id\tterm\tx\n1\t"a\n2\tb"\tx\n')).frame.height
+    assert rows == 1
+    assert "l.tsv:2: a field in double quotes takes 1 further" in capsys.readouterr().err
     read_table(write("m.csv", 'id,term\n1,"a\nand b"\n4,d\n'))
     assert "double quotes" not in capsys.readouterr().err
