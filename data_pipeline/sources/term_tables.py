@@ -222,7 +222,24 @@ def term_table(
     for role in ("concept", "language", "vocabulary", "code", "type"):
         check_labels(frame[role].unique(), f"{path}, column {columns.get(role, role)}")
     frame = frame.filter(pl.col("concept") != "", pl.col("term") != "")
+    if "vocabulary" in found and found.get("code") == found["concept"]:
+        _tell_of_equal_codes(path, frame)
     return TermTable(path, frame, frozenset(columns))
+
+
+def _tell_of_equal_codes(path: Path, frame: pl.DataFrame) -> None:
+    """Warns of codes, read as concepts, that are of several vocabularies with different terms."""
+    first = frame.unique(["concept", "vocabulary"], keep="first", maintain_order=True)
+    equal = first.filter(pl.col("term").str.to_lowercase().n_unique().over("concept") > 1)
+    if equal.height:
+        code = equal["concept"][0]
+        named = equal.filter(pl.col("concept") == code).select("vocabulary", "term").iter_rows()
+        both = " and ".join(f"{term!r} ({vocabulary})" for vocabulary, term in named)
+        tell(
+            f"warning: {path}: {equal['concept'].n_unique():,} codes are of several vocabularies, "
+            f"with other terms, such as {code}: {both}; equal codes are read as one concept: if "
+            "they are not, add a column concept that tells them apart"
+        )
 
 
 def _is_of_translations(header: Sequence[str]) -> bool:
@@ -261,8 +278,8 @@ def _divided_rows(frame: pl.DataFrame, role: str) -> pl.DataFrame:
 
 
 # Columns that say which rows are withdrawn, by their names (as of `_NAMES`): the values of these
-# rows, and those of the others, in lower case. A column with further values is not read; of a
-# status (None) any are others.
+# rows, and those of the others, in lower case. Rows with further values are kept, which is said; of
+# a status (None) any are others.
 _WITHDRAWN: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     **dict.fromkeys(
         ("active", "isactive", "aktiv", "actif"),
@@ -320,10 +337,11 @@ def _in_use(table: Table) -> pl.Series:
         unknown = values.filter(~values.is_in([*withdrawn, *(others or ())]))
         if others is not None and len(unknown):
             tell(
-                f"warning: {table.path}: the column {name} has {unknown[0]!r}, so it is not read; "
-                f"expected {withdrawn[0]} for rows to leave out, or {others[0] or 'nothing'}"
+                f"warning: {table.path}: {len(unknown):,} rows are kept whose column {name} has "
+                f"another value than expected, the first {unknown[0]!r}; expected {withdrawn[0]} "
+                f"for rows to leave out, or {others[0] or 'nothing'}"
             )
-        elif len(values):
+        if len(values):
             is_out = values.is_in(list(withdrawn))
             if count := int((kept & is_out).sum()):
                 found = ", ".join(sorted(set(values.filter(kept & is_out))))

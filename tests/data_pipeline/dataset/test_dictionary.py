@@ -611,6 +611,16 @@ def test_a_code_of_a_vocabulary_is_the_concept_where_nothing_else_is(write):
     assert dictionary.about("I21") == AboutConcept("MI", (("ICD10", "I21"),))
 
 
+def test_equal_codes_of_different_vocabularies_are_told(write, capsys):
+    text = "term,code,vocabulary\nOne-sided,250,LAB\nDiabetes,250,ICD9CM\nMI,1,A\nmi,1,B\n"
+    read_dictionary(write("d.csv", text))
+    told = capsys.readouterr().err
+    assert "1 codes are of several vocabularies, with other terms, such as 250: " in told
+    assert "'One-sided' (LAB) and 'Diabetes' (ICD9CM); equal codes are read as one" in told
+    read_dictionary(write("d.csv", text.replace("250,ICD", "25,ICD")))
+    assert not capsys.readouterr().err
+
+
 def test_a_vocabulary_is_told_without_a_code(write):
     text = "concept,vocabulary,term\nC1,ICD10,MI\nC1,LOCAL,heart attack\nC2,,pain\n"
     dictionary = read_dictionary(write("d.csv", text))
@@ -648,11 +658,13 @@ def test_columns_that_say_which_rows_are_withdrawn(write, capsys, column, kept, 
     assert "d.csv: 1 rows left out, which are not active" in capsys.readouterr().err
 
 
-def test_a_column_of_other_values_withdraws_nothing_and_is_told(write, capsys):
-    text = "concept,term,active,status\n1,MI,1,final\n2,stroke,perhaps,draft\n"
-    assert len(read_dictionary(write("d.csv", text)).terms) == 2
+@pytest.mark.parametrize("value", ["perhaps", ""])
+def test_rows_with_other_values_are_kept_and_told(write, capsys, value):
+    text = f"concept,term,active,status\n1,MI,1,final\n2,stroke,{value},draft\n3,ache,0,\n"
+    assert rows_of(read_dictionary(write("d.csv", text))) == [("MI", "1"), ("stroke", "2")]
     told = capsys.readouterr().err
-    assert "the column active has 'perhaps', so it is not read; expected 0" in told
+    assert "1 rows are kept whose column active has another value than exp" in told
+    assert f"the first {value!r}; expected 0 for rows to leave out, or 1" in told
     assert "status" not in told
 
 
