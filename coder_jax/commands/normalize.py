@@ -606,6 +606,7 @@ def run(options: NormalizeOptions) -> int:
         frequency_column = _frequency_column(options, table, (column, code_column))
         parts: Iterable[list[str]]
         if table is not None:
+            table.tell_of_dates(*filter(None, (column, code_column)))
             parts = [table.frame[column].to_list()]
         elif options.mentions == "-":
             parts = _read_text(options, files)  # as they come

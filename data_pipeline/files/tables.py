@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -766,6 +766,18 @@ class Table:
             f"{did_you_mean(name, columns)}"
         )
 
+    def tell_of_dates(self, *columns: str) -> None:
+        """Warns of dates in columns of a workbook: Excel makes them of codes such as 2-1."""
+        for name in columns if self.dialect.sheet else ():
+            is_date = self.frame[name].str.contains(_DATE)
+            if count := int(is_date.sum()):
+                row = is_date.arg_max()
+                tell(
+                    f"warning: {self.path}:{self.lines[row]}: the column {name} has "
+                    f"{self.frame[name][row]} ({count:,} such dates); if it was a code, such as "
+                    "2-1, Excel has changed it: keep such columns as text"
+                )
+
 
 def folded(name: str) -> str:
     """A column's name without case and blanks: "Local Term" becomes "localterm"."""
@@ -1030,10 +1042,11 @@ _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767  # of a sheet, of a cell
 _EXACT = 10**15  # Excel keeps 15 digits of a number
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold
 _TO_ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
-_DIGITS = re.compile(r"(0+)(?:\.(0+))?")  # a number format that shows so many digits
-# One that shows all digits with signs between them, such as 000-0 or "E"00.
-_PATTERN = re.compile(r'(?:0|[-/ .]|\\.|"[^"]*")*0(?:[-/ ]|\\.|"[^"]*")*')
-_SIGN = re.compile(r'(0)|\\(.)|"([^"]*)"|(.)')
+# The signs of a number format: colours, countries and room that are not shown, text, and others.
+_SIGN = re.compile(r'\[[^]]*\]|[_*].|\\(.)|"([^"]*)"|(.)')
+# Those of one that shows all digits, perhaps with signs between them: 0000, 000-0, #00 or 0.00.
+_ALL_DIGITS = re.compile(r"([-/ #?0]*0[-/ #?0]*)(?:\.(0+)[-/ ]*)?")
+_DATE = r"^\d{4}-\d\d-\d\d(?: |$)"
 
 
 def _read_workbook(path: Path, sheet: str | None = None) -> tuple[str, Rows]:
@@ -1122,14 +1135,17 @@ def _workbook_file(path: Path) -> Iterator[IO[bytes]]:
 
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*?ref=\"([A-Z]+)(\d+):[A-Z]+(\d+)\"")
 _FORMULA = re.compile(
-    rb"<(?:\w+:)?c\s(?:[^>]*\s)?r=\"([A-Z]+\d+)\"[^>]*>"
+    rb"<(?:\w+:)?c\s(?![^>]*\bt=\"str\")(?:[^>]*\s)?r=\"([A-Z]+\d+)\"[^>]*>"
     rb"<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)"
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 
 
 def _tell_of_formulas(xml: bytes, path: Path) -> None:
-    """Warns of formulas that no program has computed: they read as empty."""
+    """Warns of formulas that no program has computed: they read as empty.
+
+    One with the type "str" was computed, to an empty text.
+    """
     if found := _FORMULA.findall(xml):
         tell(
             f"warning: {path}: {len(found):,} formulas were never computed, the first in "
@@ -1179,30 +1195,35 @@ def _shown(value: Any, number_format: str) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        if zeros := _DIGITS.fullmatch(number_format):
-            decimals = len(zeros[2] or "")
-            width = len(zeros[1]) + (decimals and decimals + 1) + (value < 0)
-            return f"{value:0{width}.{decimals}f}"
-        if value == int(value) >= 0 and _PATTERN.fullmatch(number_format):
-            return _in_pattern(int(value), number_format)
-        return str(int(value)) if value == int(value) else f"{value:.15g}"
+        return _number(value, number_format)
+    if isinstance(value, datetime.timedelta):
+        seconds = round(value.total_seconds())
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if isinstance(value, datetime.datetime):
         return str(value if value.time() != datetime.time() else value.date())
     return str(value)
 
 
-def _in_pattern(value: int, number_format: str) -> str:
-    """A whole number in a format such as 000-0: 32 is shown as "003-2"."""
-    signs = [match.groups() for match in _SIGN.finditer(number_format)]
-    digits = f"{value:0{sum(zero is not None for zero, *_ in signs)}d}"
-    shown, places = "", sum(zero is not None for zero, *_ in signs)
-    for zero, *literal in signs:
-        if zero is None:
-            shown += "".join(part or "" for part in literal)
+def _number(value: float, number_format: str) -> str:
+    """A number as its format shows it (32 is "003-2" in 000-0), or as short as it can be."""
+    groups = (match.groups(default="") for match in _SIGN.finditer(number_format))
+    signs = list(takewhile(lambda group: group[2] != ";", groups))  # the first of several formats
+    form = _ALL_DIGITS.fullmatch("".join(bare for *_, bare in signs))
+    if form is None:
+        return str(int(value)) if value == int(value) else f"{value:.15g}"
+    places = re.sub("[-/ ]", "", form[1])
+    digits, _, decimals = f"{abs(value):.{len(form[2] or '')}f}".partition(".")
+    digits = digits.zfill(len(places) - places.index("0")).rjust(len(places))
+    shown, left = "-" if value < 0 else "", len(places)
+    for *text, bare in signs:
+        if bare and bare in "0#?":
+            cut = len(digits) - left + 1  # the first place takes what is longer
+            shown, digits, left = shown + digits[:cut].strip(), digits[cut:], left - 1
             continue
-        cut = len(digits) - places + 1  # the first place takes what is longer
-        shown, digits, places = shown + digits[:cut], digits[cut:], places - 1
-    return shown
+        if bare == ".":
+            digits, left = decimals, len(decimals)
+        shown += "".join(text) + bare
+    return shown.strip()
 
 
 def _has_lost_digits(value: Any) -> bool:

@@ -198,6 +198,8 @@ def term_table(
     is_for_medcat = _NAME_STATUS in {folded(name) for name in header}
     table = table_of(path, dialect, rows)
     columns = {role: header[place] for role, place in found.items()}
+    looked_at = (columns[role] for role in ("term", "concept", "code") if role in columns)
+    table.tell_of_dates(*dict.fromkeys(looked_at))
     frame = table.frame.select(
         pl.col(columns[role]).str.strip_chars().alias(role)
         if role in columns

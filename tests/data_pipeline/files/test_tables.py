@@ -19,6 +19,7 @@ from coder_jax.evaluation.mantra import _files_in
 from coder_jax.evaluation.vectors import _read_vector_file
 from data_pipeline.files.tables import (
     _ALWAYS_FINE,
+    _FORMULA,
     LONGEST_LINE,
     STDOUT,
     Dialect,
@@ -41,6 +42,7 @@ from data_pipeline.files.tables import (
 from data_pipeline.process import BadInput
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import unpack_release
+from data_pipeline.sources.term_tables import term_table
 
 HEADER = ["id", "local term"]
 ROWS = [("1", "Diabetes, type 2"), ("02", "Fièvre"), ("3", "")]
@@ -342,6 +344,13 @@ def book(tmp_path):
         ((123456789, "000-00-0000"), "123-45-6789"),
         ((12345, "00-0"), "1234-5"),
         ((7.6, "0"), "8"),
+        *(((123, form), "0123") for form in ("0000_ ", "[$-407]0000", "0000;-0000", "0000;@")),
+        *(((123, form), "0123") for form in ("#0000", "* 0000", "[Red]0000_);(0000)")),
+        ((-12, "0000;-0000"), "-0012"),
+        ((12.5, "#0.00_ "), "12.50"),
+        ((1234567, "#,##0"), "1234567"),
+        ((5, "#"), "5"),
+        ((datetime.timedelta(hours=30), "[h]:mm"), "30:00:00"),
         ((0.25, "0%"), "0.25"),
         (0.1 + 0.2, "0.3"),
         (1e20, "100000000000000000000"),
@@ -464,6 +473,19 @@ def test_cells_beside_the_table_are_left_aside_and_named(book, capsys):
 def test_formulas_that_nobody_computed_are_said(book, capsys):
     read_table(book(["a", "b"], ["=1+1", "x"], ["y", "=A1"]))
     assert "2 formulas were never computed, the first in A2" in capsys.readouterr().err
+    told = b'<c r="B2" t="str"><f>IF(A2="b","x","")</f><v></v></c>'  # as Excel writes it
+    assert _FORMULA.findall(told) == [] != _FORMULA.findall(told.replace(b' t="str"', b""))
+
+
+def test_codes_that_became_dates_are_said(book, capsys):
+    path = book(["code", "name", "on"], *(2 * [[datetime.date(2024, 2, 1)] * 3]))
+    table = read_table(path)
+    table.tell_of_dates("code", "name")
+    told = capsys.readouterr().err
+    assert "list.xlsx:2: the column code has 2024-02-01 (2 such dates); if it was a code" in told
+    assert "column name" in told and "column on" not in told
+    term_table(path, *read_rows(path))
+    assert capsys.readouterr().err.count("such dates") == 2, "in the columns of codes and terms"
 
 
 @pytest.mark.parametrize(
