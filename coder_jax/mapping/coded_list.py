@@ -205,7 +205,7 @@ _FREQUENCIES = (
     *("sourcefrequency", "frequency", "freq", "count", "counts", "n", "anzahl", "häufigkeit"),
     *("haeufigkeit", "fallzahl", "nombre", "fréquence", "frequence", "frecuencia", "frequenza"),
 )
-_THOUSANDS = re.compile(r"(\d{1,3}(?:[.,'’ ]\d{3})+)(?:[.,]0{1,2})?")
+_THOUSANDS = re.compile(r"([1-9]\d{0,2}(?:[.,'’ ]\d{3})+)(?:[.,]0{1,2})?")
 
 
 def find_frequencies(columns: Mapping[str, Sequence[str]]) -> str | None:

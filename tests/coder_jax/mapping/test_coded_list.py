@@ -276,7 +276,7 @@ def test_how_often_a_term_is_used():
         "12.00": 12,
     }
     assert {text: frequency_of(text) for text in texts} == texts
-    assert [frequency_of(text) for text in ("", "x", "1.5", "-3", "12 %")] == [None] * 5
+    assert [frequency_of(text) for text in ("", "x", "1.5", "-3", "12 %", "0.125")] == [None] * 6
 
 
 def test_the_column_that_says_it_is_found_by_its_name_and_its_numbers():
