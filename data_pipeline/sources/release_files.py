@@ -215,6 +215,11 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
                 )
         if cut_off or (found != len(columns)).any():
             row = int((found != len(columns)).argmax())
+            if not chunk.split(b"\n", row + 1)[row].strip(b"\r"):
+                raise BadInput(
+                    f"{path}:{before + row + 1}: found an empty line; expected {len(columns)} "
+                    f"columns: take it out, or {again}"
+                )
             raise BadInput(
                 f"{path}:{before + row + 1}: found {found[row]} columns; expected {len(columns)} "
                 f"and a line break, so it is cut off or damaged: {again}"

@@ -205,6 +205,9 @@ def test_a_broken_row_is_said_with_its_line(download, tmp_path):
         BadInput, match=r"CONCEPT_RELATIONSHIP\.csv:11: found 3 columns; expected 6"
     ):
         read_source(download, tmp_path / "scratch")
+    path.write_text(tabbed(RELATIONSHIP) + "\r\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"\.csv:11: found an empty line; expected 6 columns: take"):
+        read_source(download, tmp_path / "scratch")
     path.unlink()
     source = read_source(download, tmp_path / "scratch")
     assert source.relations is None
