@@ -13,7 +13,7 @@ import polars as pl
 
 from data_pipeline.files.identity import DATASET
 from data_pipeline.files.tables import ZIP_ERRORS, is_empty, read_rows
-from data_pipeline.process import BadInput, tell
+from data_pipeline.process import BadInput, quiet, tell
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import (
@@ -296,5 +296,6 @@ def _read_folder(
 
 def _is_blank(path: Path) -> bool:
     """Whether a table has nothing below its header, as some translations that are to be begun."""
-    _, rows = read_rows(path, otherwise="latin-1")
+    with quiet():  # what is to be said of it is said when it is read
+        _, rows = read_rows(path, otherwise="latin-1")
     return sum(not is_empty(fields) for _, fields in rows) < 2

@@ -17,7 +17,6 @@ from data_pipeline.files.tables import (
     is_empty,
     listed,
     read_rows,
-    read_table,
     table_of,
 )
 from data_pipeline.process import BadInput, did_you_mean, tell
@@ -466,7 +465,7 @@ def _term_atoms(table: TermTable) -> pl.DataFrame:
 
 
 def _relations(path: Path, vocabulary: str) -> pl.DataFrame:
-    table = read_table(path)
+    table = table_of(path, *read_rows(path, remedy=SAVE_AS_UTF8))
     names = [table.find_column(name, f"{path.name}: column") for name in _RELATION_COLUMNS]
     frame = table.frame.select(
         pl.col(name).str.strip_chars().alias(role)

@@ -114,6 +114,14 @@ def test_an_ontology_and_tables_of_further_names(tmp_path, write, capsys):
     assert sorted(read_dictionary(built, raw=True).terms) == there, "it still is a dataset"
 
 
+def test_an_encoding_that_nobody_gave_is_not_said(tmp_path, write, capsys):
+    write("hpo/hp.obo", HP)
+    write("hpo/hp-own.csv", "code,name\nHP:1,übel\n".encode("cp1252"))
+    with pytest.raises(BadInput, match="hp-own.csv:2: .* not UTF-8; save it as UTF-8"):
+        read_source(tmp_path / "hpo", tmp_path / "scratch")
+    assert "latin-1" not in capsys.readouterr().err
+
+
 def test_two_ontologies_in_a_folder(tmp_path, write):
     write("two/hp.obo", HP)
     write("two/mp.obo", "ontology: mp\ndata-version: 9\n\n[Term]\nid: HP:3\nname: wheeze\n")

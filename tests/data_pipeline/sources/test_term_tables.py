@@ -153,6 +153,9 @@ def test_what_is_wrong_is_said_with_file_and_line(write):
     relations.write_text("head\trelation\ttail\nC1\tisa\tC2\n\nC1\t \tC2\n")
     with pytest.raises(BadInput, match="own.relations.tsv:4: found nothing in the column relation"):
         read_term_source(path)
+    relations.write_bytes("head\trelation\ttail\nC1\tgehört\tC2\n".encode("cp1252"))
+    with pytest.raises(BadInput, match="own.relations.tsv:2: .*not UTF-8; save it as UTF-8, or as"):
+        read_term_source(path)
     write("own.relations.csv", RELATIONS_TABLE)
     with pytest.raises(BadInput, match="own.relations.tsv and own.relations.csv; expected one"):
         read_term_source(path)
