@@ -128,6 +128,7 @@ from data_pipeline.files.tables import (
     LONGEST_LINE,
     STDOUT,
     TABLE_ENDINGS,
+    TERM_COLUMNS,
     begins_as_utf16,
     bounded_lines,
     check_table_name,
@@ -204,8 +205,9 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
     separator: Annotated[
         str | None,
         Flag(
-            "sign between columns (default: found in the file: comma, ; or tab); of an .xlsx list, "
-            "that of --out coded.csv (default: comma; Excel expects ; where decimals have a comma)",
+            "sign between columns (default: found in the file: comma, ;, | or tab); of an .xlsx "
+            "list, that of --out coded.csv (default: comma; Excel expects ; where decimals have a "
+            "comma)",
             "SIGN",
         ),
     ] = None
@@ -692,6 +694,12 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeO
     """
     is_table = options.mentions.lower().removesuffix(".gz").endswith(TABLE_ENDINGS)
     if options.column is None and not is_table:
+        for name in ("separator", "sheet", "header_row"):
+            if getattr(options, name) is not None:
+                raise BadInput(
+                    f"--{name.replace('_', '-')}: found a list without columns; expected a table: "
+                    "give --column, too, or leave it out"
+                )
         return None, "", options
     if options.mentions == "-":
         raise BadInput("--column: found stdin as the list; expected a file: save it as .csv")
@@ -710,6 +718,12 @@ def _read_list(options: NormalizeOptions) -> tuple[Table | None, str, NormalizeO
             "them holds the terms"
         )
     column = table.find_column(options.column or columns[0], "--column")
+    is_guessed = options.column is None and options.header_row is None
+    if is_guessed and column.strip().lower() not in TERM_COLUMNS:
+        tell(
+            f"{options.mentions}: the first row, {column!r}, is taken for the header; if it is a "
+            "term, write a header above it"
+        )
     taken = _taken(options, columns)
     if taken and not options.prefix and not _OF_CODED <= {folded(name) for name in columns}:
         options = replace(options, prefix=CODED_PREFIX)

@@ -737,6 +737,23 @@ def test_lists_that_are_no_text(files, name, content, message):
         list(normalize._read_text(options, held))
 
 
+@pytest.mark.parametrize("option", ["--separator=;", "--sheet=x", "--header-row=2"])
+def test_options_of_tables_are_not_for_text(files, option):
+    (files / "list.txt").write_text("pain\n")
+    words = ["--model", "x", "--dictionary", "y", option, str(files / "list.txt")]
+    with pytest.raises(BadInput, match=f"{option.split('=')[0]}: found a list without columns"):
+        normalize._read_list(parsed(normalize.OPTIONS, words)[0])
+
+
+@pytest.mark.parametrize(("first", "said"), [("Fieber", True), ("Term", False)])
+def test_a_list_whose_header_may_be_a_term(files, capsys, first, said):
+    (files / "list.csv").write_text(f"{first}\nHusten\n")
+    words = ["--model", "x", "--dictionary", "y", str(files / "list.csv")]
+    assert normalize._read_list(parsed(normalize.OPTIONS, words)[0])[1] == first
+    told = "the first row, 'Fieber', is taken for the header; if it is a term"
+    assert (told in capsys.readouterr().err) is said
+
+
 def test_stdin_is_no_table(run_of_normalize_tables, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(LIST))
     with pytest.raises(BadInput, match="found stdin as the list; expected a file"):
