@@ -244,6 +244,7 @@ def check_is_text(content: bytes, place: str) -> None:
 
 
 _ONE_BYTE = re.compile("cp125|iso8859|mac|latin")  # encodings, as `codec_of` names them
+_CONTROLS = re.compile(rb"[\x80-\x9f]")  # in latin-1; Windows has letters and quotes there
 
 
 def decoded(
@@ -269,11 +270,16 @@ def decoded(
             text = content.decode("utf-8-sig")
             tell(f"warning: {place}: is UTF-8, so it is read as such, not as {encoding}")
             return text
+    if encoding == "iso8859-1" and _CONTROLS.search(content):
+        with suppress(UnicodeDecodeError):
+            text = content.decode("cp1252")
+            tell(f"{place}: has signs of Windows, so it is read as cp1252, not as latin-1")
+            return text
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         if otherwise is not None and codec_of(otherwise) not in ("utf-8", "utf-8-sig"):
-            tell(f"{place}: is not UTF-8, so it is read as {otherwise} (--encoding)")
+            tell(f"{place}: is not UTF-8, so it is read as {otherwise}")
             again = "give another --encoding, or save it as UTF-8"
             return decoded(content, place, codec_of(otherwise), again)
         line = content.count(b"\n", 0, error.start) + 1
@@ -874,6 +880,8 @@ def read_rows(
     """
     if path.name.lower().endswith(_OLD_WORKBOOK):
         raise BadInput(f"{path}: found {path.suffix}; expected .xlsx, .csv or .tsv: save it as one")
+    if sheet is not None and not is_workbook(path):
+        raise BadInput(f"{path}: found --sheet {sheet}; expected a workbook (.xlsx): leave it out")
     if separator is not None and len(separator) != 1:
         raise BadInput(f"--separator: found {separator!r}; expected one character, such as ';'")
     if is_workbook(path):
@@ -1096,7 +1104,7 @@ def _sheet(workbook: Any, path: Path, name: str | None) -> Any:
         aside = f" ({', '.join(hidden)} hidden)" if hidden else ""
         tell(
             f"{path}: reading the sheet {shown[0]!r}, the first of {', '.join(shown)}{aside}; "
-            "--sheet names another"
+            "`normalize` reads another one of its list with --sheet"
         )
     return workbook[name or shown[0]]
 

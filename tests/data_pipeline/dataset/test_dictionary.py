@@ -812,7 +812,7 @@ def test_what_is_not_utf8_is_read_in_the_encoding_given(write, capsys, name, tex
     assert rows_of(utf8) == [("Menière", "MEN")] and not capsys.readouterr().err
     path.write_bytes(text.encode("cp1252"))
     assert rows_of(read_dictionary(path, encoding="cp1252")) == [("Menière", "MEN")]
-    assert "is not UTF-8, so it is read as cp1252 (--encoding)" in capsys.readouterr().err
+    assert "is not UTF-8, so it is read as cp1252\n" in capsys.readouterr().err
     with pytest.raises(BadInput, match="which is not UTF-8"):
         read_dictionary(path)
 

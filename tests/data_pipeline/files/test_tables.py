@@ -142,6 +142,8 @@ def test_other_encodings(tmp_path, write):
         read_table(path, encoding="latin-99")
     with pytest.raises(BadInput, match="latin.csv:3: found byte 0xe8, which is not ascii; give an"):
         read_table(path, encoding="ascii")
+    path.write_bytes("id;term\n1;5 € – 6 €\n".encode("cp1252"))
+    assert rows_of(read_table(path, encoding="latin-1")) == [("1", "5 € – 6 €")]
     path.write_bytes("id\tterm\n1\tFièvre\n".encode("utf-16"))
     assert rows_of(read_table(path)) == [("1", "Fièvre")], "Excel's Unicode text"
     path.write_bytes("id\tterm\n1\tFievre\n".encode("utf-16-le"))
@@ -188,6 +190,8 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(BadInput, match=r"old.xls: found .xls; expected .xlsx, .csv or .tsv"):
         read_table(tmp_path / "old.xls")
     openpyxl.Workbook().save(tmp_path / "book.csv")
+    with pytest.raises(BadInput, match="book.csv: found --sheet x; expected a workbook"):
+        read_table(tmp_path / "book.csv", sheet="x")
     with pytest.raises(BadInput, match="book.csv: found a zip archive.* name it .xlsx"):
         read_table(tmp_path / "book.csv")
     for pack, name in ((gzip, "gzip"), (lzma, "xz"), (bz2, "bzip2")):
@@ -417,7 +421,7 @@ def test_a_hidden_sheet_is_never_the_first(book, capsys):
     workbook.save(path)
     assert read_table(path).frame.columns == ["b"]
     told = capsys.readouterr().err
-    assert "reading the sheet 'more', the first of more (terms hidden); --sheet names" in told
+    assert "reading the sheet 'more', the first of more (terms hidden); `normalize` reads" in told
     assert read_table(path, sheet="terms").frame.columns == ["a"]
 
 
