@@ -17,6 +17,7 @@ from data_pipeline.process import BadInput, quiet, tell
 from data_pipeline.sources import loinc, omop, snomed
 from data_pipeline.sources.obo import read_obo
 from data_pipeline.sources.release_files import (
+    is_matching,
     is_rrf_terms,
     release_paths,
     unpack_beside,
@@ -150,8 +151,9 @@ def source_paths(path: Path) -> list[Path]:
         return [*_ontologies(path), *(file for table in tables for file in terms_paths(table))]
     wanted = {_Kind.SNOMED: snomed.FILE, _Kind.LOINC: loinc.FILE, _Kind.OMOP: omop.FILE}.get(kind)
     if wanted is not None and (path.is_dir() or path.suffix.lower() != ".zip"):
-        near = path.rglob("*") if path.is_dir() else path.parent.iterdir()
-        found = {one for one in near if wanted.fullmatch(one.name)}
+        folder = path if path.is_dir() else path.parent
+        near = path.rglob("*") if path.is_dir() else folder.iterdir()
+        found = {one for one in near if is_matching(one.relative_to(folder), wanted)}
         return sorted(found if path.is_dir() else found | {path})
     return [path] if kind != _Kind.RRF else release_paths(path)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
 import numpy as np
@@ -46,6 +46,8 @@ _OF_TERMS = ("MRCONSO", "RXNCONSO")
 _PRESCRIBE = (
     "prescribe"  # RxNorm's folder of what is prescribed today, which is a part of the whole
 )
+# LOINC's folders of parts of its table, with files of the same names as in LoincTable.
+_PARTS_OF_LOINC = {"LoincTableCore", "PanelsAndForms"}
 _FILE_NAME = re.compile(
     rf"({'|'.join(_WANTED)})\.RRF(?:\.(?!gz)([a-z]{{2}}))?(\.gz)?", re.IGNORECASE
 )
@@ -144,11 +146,21 @@ def unpack_matching(root: Path, wanted: re.Pattern[str], scratch: Path) -> list[
         parts = sorted(_matching(root, wanted, archives), key=lambda part: (part.name, part.folder))
         for one, other in pairwise(parts):
             if one.name == other.name:
-                raise BadInput(f"{root} has {one.name} twice, in {one.folder} and {other.folder}")
+                raise BadInput(
+                    f"{root} has {one.name} twice, in {one.folder} and {other.folder}; expected "
+                    "each file once: move the one that is not of the release away"
+                )
         return [
             (_plain_file(part.name, [part], scratch), {"file": part.name, "bytes": part.size})
             for part in parts
         ]
+
+
+def is_matching(inside: PurePath, wanted: re.Pattern[str]) -> bool:
+    """Whether a file at this path inside a release has the name of a wanted one, and is the whole
+    where LOINC has parts of it, too.
+    """
+    return bool(wanted.fullmatch(inside.name)) and _PARTS_OF_LOINC.isdisjoint(inside.parts)
 
 
 def whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
@@ -247,16 +259,15 @@ def scan_tabbed(path: Path, columns: list[str], header: Callable[[str], list[str
 
 def _matching(root: Path, wanted: re.Pattern[str], archives: ExitStack) -> Iterator[_Part]:
     if root.suffix.lower() != ".zip" or root.is_dir():
-        for path in root.rglob("*") if root.is_dir() else root.parent.iterdir():
-            if wanted.fullmatch(path.name) and path.is_file():
+        folder = root if root.is_dir() else root.parent
+        for path in root.rglob("*") if root.is_dir() else folder.iterdir():
+            if is_matching(path.relative_to(folder), wanted) and path.is_file():
                 yield _Part(str(path.parent), path.name, path.stat().st_size, path)
         return
     archive = _open_zip(root, str(root), archives)
-
-    def is_wanted(name: str) -> bool:
-        return wanted.fullmatch(PurePosixPath(name).name) is not None
-
-    for info in zip_members(archive, str(root), is_wanted):
+    for info in zip_members(
+        archive, str(root), lambda name: is_matching(PurePosixPath(name), wanted)
+    ):
         inside = PurePosixPath(info.filename)
         yield _Part(
             f"{root}/{inside.parent}",

@@ -142,7 +142,14 @@ def loinc_files(**changes: str) -> dict[str, str]:
     text = "".join(
         ",".join('"' + field.replace('"', '""') + '"' for field in line) + "\r\n" for line in lines
     )
-    return {"LoincTable/Loinc.csv": text, "LoincTable/MapTo.csv": MAP_TO}
+    return {
+        "LoincTable/Loinc.csv": text,
+        "LoincTable/MapTo.csv": MAP_TO,
+        # Parts of the table, in folders of their own.
+        "LoincTableCore/LoincTableCore.csv": text,
+        "LoincTableCore/MapTo.csv": MAP_TO,
+        "AccessoryFiles/PanelsAndForms/Loinc.csv": text,
+    }
 
 
 def write_files(root: Path, files: dict[str, str]) -> Path:
