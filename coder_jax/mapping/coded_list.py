@@ -421,7 +421,8 @@ def read_decisions(
     undated: list[str] = []
     has_codes = needed == _OF_REVIEW
     is_coded, has_row_each = needed == coded.all, needed in _READERS and needed != _OF_REVIEW
-    for line, fields in coded.answers(names, filled[1:]) if is_coded else filled[1:]:
+    given = coded.answers(names, filled[1:], path) if is_coded else filled[1:]
+    for line, fields in given:
         if len(fields) != len(header):
             raise BadInput(
                 f"{path}:{line}: found {len(fields)} columns; expected {len(header)}, as in the "
@@ -601,15 +602,37 @@ class _CodedColumns(NamedTuple):
         """Those that a file must have, the mention first."""
         return (*filter(None, self[:-1]), *self.decided)
 
-    def answers(self, names: Sequence[str], rows: Rows) -> Rows:
-        """The rows without those of further ranks, whose concepts go to the answer above them."""
+    def answers(self, names: Sequence[str], rows: Rows, path: Path) -> Rows:
+        """The rows without those of further ranks, whose concepts go to the answer of their term,
+        wherever a spreadsheet has sorted them to.
+
+        Raises:
+          BadInput: there is none.
+        """
         concept, rank, status = (names.index(one) for one in (self.concept, self.rank, self.status))
+        of_term = [names.index(one) for one in (self.terms, self.codes) if one]
         found: Rows = []
+        more: dict[tuple[str, ...], dict[str, list[int]]] = {}  # the lines of each concept
         for line, fields in rows:
-            if len(fields) != len(names) or not found or fields[rank].strip() in ("", "1"):
+            if len(fields) != len(names) or fields[rank].strip() in ("", "1"):
                 found.append((line, [*fields]))
             elif fields[status].strip() == Status.DECIDED:
-                found[-1][1][concept] += CONCEPT_SEPARATOR + fields[concept]
+                lines = more.setdefault(tuple(fields[one] for one in of_term), {})
+                lines.setdefault(fields[concept], []).append(line)
+        for _, fields in found:
+            if len(fields) == len(names) and fields[status].strip() == Status.DECIDED:
+                for one, lines in more.get(tuple(fields[one] for one in of_term), {}).items():
+                    if lines:  # of a term that the list has twice, each takes its own
+                        fields[concept] += CONCEPT_SEPARATOR + one
+                        lines.pop()
+        for term, concepts in more.items():
+            for one, lines in concepts.items():
+                for line in lines:
+                    raise BadInput(
+                        f"{path}:{line}: found {one}, {Status.DECIDED} for {term[0]!r}, and no row "
+                        f"of rank 1 that is; expected it as well: take this row out, or make its "
+                        "rank 1"
+                    )
         return found
 
     def said(self, row: Mapping[str, str]) -> _Said:

@@ -113,6 +113,23 @@ def test_a_list_that_was_coded_with_decisions_is_one(write):
         read_decisions(path, column="local", prefix="x_")
 
 
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 0, 1)])
+def test_a_coded_list_may_be_sorted(write, order):
+    rows = ["ulna,C1,1,decided,,,,", "ulna,C2,2,decided,,,,", "asthma,C0,1,decided,,,,"]
+    path = write("coded.csv", "\n".join([CODED, *(rows[row] for row in order)]))
+    assert read_decisions(path, column="local").of == {
+        ("", "ulna"): Decision(("C1", "C2")),
+        ("", "asthma"): Decision(("C0",)),
+    }
+
+
+@pytest.mark.parametrize("first", ["ulna,C1,1,near,,,,", "asthma,C1,1,decided,,,,"])
+def test_a_further_concept_without_its_answer(write, first):
+    path = write("coded.csv", f"{CODED}\n{first}\nulna,C2,2,decided,,,,\n")
+    with pytest.raises(BadInput, match="coded.csv:3: found C2, decided for 'ulna', and no row of"):
+        read_decisions(path, column="local")
+
+
 def test_the_same_text_with_other_codes_in_a_coded_list(write):
     rows = "\nAP,C1,1,decided,,,,,L1\nAP,C2,1,decided,,,,,D2\n"
     path = write("coded.csv", f"{CODED},id{rows}")
