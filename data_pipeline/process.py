@@ -119,8 +119,10 @@ def is_quiet() -> bool:
 
 
 def tell(text: object) -> None:
-    """Print a line of progress on stderr, unless quiet."""
-    if not is_quiet():
+    """Print a line of progress on stderr, unless quiet; a line that begins with "warning:" even
+    so.
+    """
+    if not is_quiet() or str(text).startswith("warning:"):
         print(text, file=sys.stderr, flush=True)
 
 

@@ -310,15 +310,16 @@ def test_an_unknown_total_and_other_lines(every_update, capsys):
     assert re.search(LINE + r"rows: 2, .* in all$", printed.err.splitlines()[-1])
 
 
-def test_quiet_is_silent_and_ends(every_update, capsys):
+def test_quiet_says_only_warnings_and_ends(every_update, capsys):
     with quiet():
         with progress_bar(total=2) as bar:
             bar.update()
         tell("a word")
+        tell("warning: odd")
         with quiet(False):
             tell("heard")
     tell("heard again")
-    assert capsys.readouterr() == ("", "heard\nheard again\n")
+    assert capsys.readouterr() == ("", "warning: odd\nheard\nheard again\n")
 
 
 def test_a_terminal_gets_a_bar():
