@@ -24,7 +24,7 @@ from coder_jax.mapping.coded_list import (
 )
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.files.whole import written_whole
-from data_pipeline.process import BadInput
+from data_pipeline.process import BadInput, tell
 
 SOURCE_CODE = "sourceCode"  # the column that has the codes of a list, as Usagi calls it
 
@@ -198,19 +198,48 @@ def _pairs(
             )
 
 
+_LOOKED_AT = 1000  # concepts, to see whether they are called as their codes
+_MOST_ID = 2**31 - 1  # of OMOP's whole numbers
+_GIVE = (
+    "give OMOP's vocabularies from Athena as --dictionary, or a dataset or table of them, or write "
+    "sssom or fhir"
+)
+
+
 def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
-    """Raise BadInput where a program knows OMOP's numbers alone, and the dictionary has others."""
-    if not {"usagi", "stcm"}.isdisjoint(forms) and dictionary.concepts:
-        _concept_id(dictionary.concepts[0])
+    """Raise BadInput where a program knows OMOP's numbers alone, and the dictionary has others.
+
+    SNOMED CT and RxNorm have numbers of their own, which are what their concepts are called there.
+    """
+    if {"usagi", "stcm"}.isdisjoint(forms):
+        return
+    concepts = list(dict.fromkeys(concept for _, _, concept in dictionary.pairs()))
+    for concept in concepts:
+        _concept_id(concept)
+    coded, own = 0, []
+    for concept in concepts[:: len(concepts) // _LOOKED_AT + 1]:
+        codes = [one for one in dictionary.about(concept).codes if one[1]]
+        coded += bool(codes)
+        own += [(concept, vocabulary) for vocabulary, code in codes if code == concept][:1]
+    if 10 * len(own) > coded:
+        raise BadInput(
+            f"found the concept {own[0][0]}, which is its code in {own[0][1]}; expected OMOP's "
+            f"concept_id in a file for Usagi or source_to_concept_map: {_GIVE}"
+        )
+    if concepts and not coded:
+        tell(
+            f"warning: {dictionary.source} has no codes, so nothing says that its concepts, such "
+            f"as {concepts[0]}, are OMOP's concept_ids, as Usagi and source_to_concept_map take "
+            "them: look whether they are"
+        )
 
 
 def _concept_id(concept: str) -> str:
     """OMOP's number of a concept, 0 for none."""
-    if concept and not (concept.isascii() and concept.isdigit()):
+    if concept and not (concept.isascii() and concept.isdigit() and int(concept) <= _MOST_ID):
         raise BadInput(
-            f"found the concept {concept}; expected OMOP's concept_id, a number, in a file for "
-            "Usagi or source_to_concept_map: give OMOP's vocabularies from Athena as --dictionary, "
-            "or write sssom or fhir"
+            f"found the concept {concept}; expected OMOP's concept_id, a number of at most "
+            f"{_MOST_ID}, in a file for Usagi or source_to_concept_map: {_GIVE}"
         )
     return concept or "0"
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +16,7 @@ from coder_jax.mapping.coded_list import (
     decided,
     read_decisions,
 )
-from coder_jax.mapping.map_files import FORMS, local_terms, write_map
+from coder_jax.mapping.map_files import FORMS, check_concepts, local_terms, write_map
 from data_pipeline.dataset.dictionary import AboutConcept, Dictionary
 from data_pipeline.process import BadInput
 
@@ -258,6 +259,30 @@ def test_omop_knows_numbers_alone(tmp_path, form):
         "display": "fever",
         "target": [{"code": "HP:0001945", "display": "Fever", "equivalence": "equal"}],
     }
+
+
+@pytest.mark.parametrize(
+    "concepts, vocabulary, message",
+    [
+        (["437663", "312327"], "SNOMED", ""),
+        (["437663", "10357054005"], "SNOMED", "found the concept 10357054005; expected OMOP's"),
+        (["437663", "HP:0001945"], "HP", "found the concept HP:0001945; expected OMOP's"),
+        (["386661006", "57054005"], "SNOMEDCT", "found the concept 386661006, .* code in SNOMEDCT"),
+    ],
+)
+def test_numbers_of_other_vocabularies_are_refused(capsys, concepts, vocabulary, message):
+    about = {
+        one: AboutConcept("x", ((vocabulary, code),))
+        for one, code in zip(concepts, ("386661006", "57054005"), strict=True)
+    }
+    dictionary = Dictionary(["a", "b"], concepts, "mine", about_concepts=about)
+    check_concepts(("sssom", "fhir"), dictionary)
+    with pytest.raises(BadInput, match=message) if message else nullcontext():
+        check_concepts(("usagi",), dictionary)
+    assert not capsys.readouterr().err
+    if not message:
+        check_concepts(("stcm",), Dictionary(["a"], ["437663"], "mine"))
+        assert "warning: mine has no codes, so nothing says" in capsys.readouterr().err
 
 
 def test_a_learnt_name_is_no_string_of_the_vocabulary(tmp_path):
