@@ -253,7 +253,7 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
         Flag(
             "also write the mapping as another program reads it: usagi=FILE.csv, stcm=FILE.csv "
             "(OMOP's source_to_concept_map), sssom=FILE.tsv or fhir=FILE.json (ConceptMap, R4); "
-            "may be given for each",
+            "may be given for each; of --codes-of the first vocabulary that has a code counts",
             "FORMAT=FILE",
             name="--map-file",
             one_word=True,
@@ -894,7 +894,8 @@ def _write_maps(options: NormalizeOptions, mapped: _CodedList, dictionary: Dicti
     mentions = [answer.mention for answer in answers]
     terms = local_terms(name, mentions, mapped.others, mapped.code_column, mapped.frequency_column)
     for form, path in options.maps.items():
-        write_map(form, path, answers, dictionary, terms, mapped.decisions)
+        said, codes_of = mapped.decisions, options.codes_of
+        write_map(form, path, answers, dictionary, terms, said, codes_of=codes_of)
         tell(f"{form}: written to {path}")
 
 

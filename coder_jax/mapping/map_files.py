@@ -132,6 +132,7 @@ def write_map(
     terms: LocalTerms,
     decisions: Sequence[Decision | None],
     now: datetime | None = None,
+    codes_of: Sequence[str] = (),
 ) -> None:
     """Writes the answers to a list as another program reads them.
 
@@ -146,11 +147,12 @@ def write_map(
       terms: the list.
       decisions: [R], of people, whose notes are comments.
       now: when it is written; None: the present.
+      codes_of: vocabularies whose codes are wanted, the first that a concept has; none: any.
 
     Raises:
       BadInput: a concept that is no number, where the program knows OMOP's concept_id alone.
     """
-    pairs = list(_pairs(answers, dictionary, terms, decisions))
+    pairs = list(_pairs(answers, dictionary, terms, decisions, codes_of))
     text = FORMS[form](_Mapped(pairs, terms, dictionary.source, now or datetime.now(UTC)))
     with written_whole(path) as whole:
         # "": the text has its own line ends.
@@ -163,6 +165,7 @@ def _pairs(
     dictionary: Dictionary,
     terms: LocalTerms,
     decisions: Sequence[Decision | None],
+    codes_of: Sequence[str],
 ) -> Iterator[_Pair]:
     """The distinct terms of a list with their concepts, in the order of the list."""
     counts: dict[tuple[str, str], int] = {}
@@ -187,13 +190,17 @@ def _pairs(
             continue
         for one in answer.candidates[: answer.count]:
             about = dictionary.about(one.concept)
+            codes = about.codes
+            if codes_of:
+                wanted = [code for code in codes if code[0] in codes_of]
+                codes = tuple(sorted(wanted, key=lambda code: codes_of.index(code[0])))
             # A concept that was no candidate has no similarity (not a number).
             similarity = min(max(0.0, one.similarity), 1.0)
             yield replace(
                 pair,
                 concept=one.concept,
                 name=about.preferred,
-                codes=about.codes,
+                codes=codes,
                 similarity=similarity,
             )
 

@@ -285,6 +285,27 @@ def test_numbers_of_other_vocabularies_are_refused(capsys, concepts, vocabulary,
         assert "warning: mine has no codes, so nothing says" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "codes_of, vocabulary, code",
+    [
+        ((), "AOD", "1"),
+        (("SNOMED",), "SNOMED", "3"),
+        (("SNOMED", "ICD10"), "SNOMED", "3"),
+        (("LNC",), "None", "7"),
+    ],
+)
+def test_codes_of_the_vocabularies_that_are_asked_for(tmp_path, codes_of, vocabulary, code):
+    codes = (("AOD", "1"), ("ICD10", "2"), ("SNOMED", "3"))
+    dictionary = Dictionary(["x"], ["7"], "mine", about_concepts={"7": AboutConcept("x", codes)})
+    answer, terms = Answer("x", Status.EXACT, [Candidate("7", "x", 1.0)]), local_terms("l", "x", {})
+    for form in ("stcm", "fhir"):
+        write_map(form, tmp_path / form, [answer], dictionary, terms, [None], codes_of=codes_of)
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "stcm").read_text()))
+    assert row["target_vocabulary_id"] == vocabulary
+    (group,) = json.loads((tmp_path / "fhir").read_text())["group"]
+    assert group["element"][0]["target"][0]["code"] == code
+
+
 def test_a_learnt_name_is_no_string_of_the_vocabulary(tmp_path):
     answer = Answer("Fieber", Status.LEARNT, [Candidate("437663", "fieber", 1.0)], reason="learnt")
     terms = local_terms("list", ["Fieber"], {})
