@@ -283,7 +283,7 @@ class Decisions:
           BadInput: codes are needed to tell two decisions on one text apart.
         """
         if code is not None and self._has_codes:
-            return self.of.get((code, mention))
+            return self.of.get(self._key(mention, code))
         codes = self._codes_of.get(mention, [])
         codes = [one for one in codes if not self.of[one, mention].is_open] or codes
         found = [self.of[one, mention] for one in codes]
@@ -306,7 +306,7 @@ class Decisions:
             )
         for mention, code in terms:
             if code is not None and self._has_codes:
-                unused.pop((code, mention), None)
+                unused.pop(self._key(mention, code), None)
             else:
                 for one in self._codes_of.get(mention, []):
                     unused.pop((one, mention), None)
@@ -331,7 +331,7 @@ class Decisions:
         undecided = {
             mention
             for mention, code in terms
-            if code is not None and self._has_codes and (code, mention) not in self.made
+            if code is not None and self._has_codes and self._key(mention, code) not in self.made
         }
         meant: dict[str, set[tuple[str, ...]]] = {}
         for (_, mention), decision in self.made.items():
@@ -339,6 +339,11 @@ class Decisions:
                 meant.setdefault(mention, set()).add(decision.concepts)
         one = {mention: found.pop() for mention, found in meant.items() if len(found) == 1}
         return [(mention, concepts[0]) for mention, concepts in one.items() if len(concepts) == 1]
+
+    def _key(self, mention: str, code: str) -> tuple[str, str]:
+        """What `of` has it under: files of other programs have the mention for an empty code."""
+        bare = not code.strip() and (code, mention) not in self.of
+        return (mention if bare else code), mention
 
     @cached_property
     def made(self) -> dict[tuple[str, str], Decision]:

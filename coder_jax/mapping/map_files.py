@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from coder_jax.mapping.coded_list import (
     CURATED,
@@ -35,7 +36,7 @@ class LocalTerms:
 
     Attributes:
       name: what the local codes are called as a vocabulary.
-      codes: [R], of each row; the term itself where the list has no codes.
+      codes: [R], of each row; the term itself where the list has none.
       counts: [R], how often each is used.
       others: further columns by their names, each [R].
     """
@@ -59,12 +60,13 @@ def local_terms(
       name: what the local codes are called as a vocabulary.
       terms: [R], of each row.
       columns: the others, by name, each [R]; columns that Usagi fills in are left out.
-      code_column: has the codes; None: a term is its own code.
+      code_column: has the codes; None: a term is its own code, as where the column is empty.
       frequency_column: says how often each is used, once where it is no number; None: each once.
     """
     taken = (*_USAGI_MORE, _USAGI[3], code_column, frequency_column)
     others = {one: values for one, values in columns.items() if one not in taken}
     codes = terms if code_column is None else columns[code_column]
+    codes = [code if code.strip() else term for code, term in zip(codes, terms, strict=True)]
     counts: list[int | None] = [None] * len(terms)
     if frequency_column is not None:
         counts = [frequency_of(one) for one in columns[frequency_column]]
@@ -400,7 +402,9 @@ def _sssom(mapped: _Mapped) -> str:
         )
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{TOOL}/{mapped.terms.name}/{mapped.source}")
     head = ["#curie_map:"]
-    head += [f"#  {one}: {json.dumps(_PREFIXES.get(one, f'urn:{one}:'))}" for one in sorted(used)]
+    head += [
+        f"#  {one}: {json.dumps(_PREFIXES.get(one, f'urn:{quote(one)}:'))}" for one in sorted(used)
+    ]
     head += [
         f'#mapping_set_id: "https://w3id.org/sssom/mappings/{identity}"',
         '#license: "https://w3id.org/sssom/license/unspecified"',
@@ -430,7 +434,7 @@ _SYSTEMS = {
 
 
 def _fhir(mapped: _Mapped) -> str:
-    groups: dict[str, dict[str, dict[str, object]]] = {}
+    groups: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
     for pair in mapped.pairs:
         prefix, colon, _ = pair.concept.partition(":")
         by_itself = (prefix if colon else "", pair.concept)  # where its vocabulary has none
@@ -452,17 +456,18 @@ def _fhir(mapped: _Mapped) -> str:
             target["comment"] = comment
         elements = groups.setdefault(vocabulary, {})
         element = elements.setdefault(
-            pair.code, {"code": pair.code, "display": pair.term, "target": []}
+            (pair.code, pair.term),
+            {"code": " ".join(pair.code.split()), "display": pair.term, "target": []},
         )
         listed = element["target"]
         assert isinstance(listed, list)
         listed.append(target)
     group = []
     for vocabulary, elements in groups.items():
-        system = _SYSTEMS.get(vocabulary, f"urn:{vocabulary}") if vocabulary else None
+        system = _SYSTEMS.get(vocabulary, f"urn:{quote(vocabulary)}") if vocabulary else None
         to = {"target": system} if system else {}
         group.append(
-            {"source": f"urn:{mapped.terms.name}", **to, "element": list(elements.values())}
+            {"source": f"urn:{quote(mapped.terms.name)}", **to, "element": list(elements.values())}
         )
     resource = {
         "resourceType": "ConceptMap",

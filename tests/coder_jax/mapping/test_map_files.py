@@ -182,6 +182,27 @@ def test_of_a_list_without_codes_the_text_counts(answers, tmp_path, form):
     assert found == {("", mention): decision for (_, mention), decision in DECISIONS.items()}
 
 
+def test_terms_of_one_code_and_of_none(tmp_path):
+    mentions, codes = ["AP", "AP lab", "fever", "no  cough"], ["1", "1", "", " "]
+    said = [Decision((one,)) for one in ("437663", "312327", "437663", "312327")]
+    answers = decided([near(one, "1112807") for one in mentions], said, DICTIONARY)
+    terms = local_terms("my list (ä)", mentions, {"id": codes}, "id")
+    for form in FORMS:
+        write_map(form, tmp_path / form, answers, DICTIONARY, terms, said, NOW)
+    (group,) = json.loads((tmp_path / "fhir").read_text())["group"]
+    assert group["source"] == "urn:my%20list%20%28%C3%A4%29"
+    shown = [(one["code"], one["display"], len(one["target"])) for one in group["element"]]
+    assert shown == [
+        *(("1", "AP", 1), ("1", "AP lab", 1), ("fever", "fever", 1), ("no cough", "no  cough", 1)),
+    ]
+    assert "\nmy_list__ä_:fever\tfever\t" in (tmp_path / "sssom").read_text()
+    for form in ("usagi", "sssom"):
+        found = read_decisions(tmp_path / form)
+        local = list(zip(mentions, codes, strict=True))
+        assert [found.on(*one).concepts for one in local] == [one.concepts for one in said]
+        assert [name for name, _ in found.names(local)] == mentions
+
+
 def test_notes_come_back_and_what_was_found_is_no_note(tmp_path):
     said = [Decision((), "ask", is_open=True), Decision(()), None, Decision(("437663",))]
     mentions = ["'=fever", "stool", "cold", "no fever"]
