@@ -325,6 +325,13 @@ _STCM = (
     "invalid_reason",
 )
 
+# The characters for which its columns have room, and what to do where there are more.
+_ROOM = {
+    "source_code": (50, "give short codes with --code-column"),
+    "source_vocabulary_id": (20, "give the list's file a shorter name"),
+    "source_code_description": (255, "shorten these terms"),
+}
+
 # Nobody looks at the table again: what is to be looked at is not mapped in it.
 _TO_CHECK = (Status.TIED, Status.DOUBTFUL, Status.DIFFERS, Status.BROADER, Status.CONTEXT)
 
@@ -348,6 +355,13 @@ def _stcm(mapped: _Mapped) -> str:
         }
         for pair in pairs
     ]
+    for column, (most, helps) in _ROOM.items():
+        if long := list(dict.fromkeys(row[column] for row in rows if len(row[column]) > most)):
+            tell(
+                f"warning: source_to_concept_map: {len(long):,} of {column} have more than the "
+                f"{most} characters for which OMOP's table has room, first {long[0][:60]!r}; "
+                f"{helps}, or make the table's column wider"
+            )
     return _csv(rows, _STCM)
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from contextlib import nullcontext
 from datetime import UTC, datetime
 
@@ -110,6 +111,20 @@ def test_source_to_concept_map(written):
     ]
     targets = [(row["target_concept_id"], row["target_vocabulary_id"]) for row in rows]
     assert targets[2:4] == [("1112807", "RxNorm"), ("0", "None")]
+
+
+def test_what_the_table_has_no_room_for_is_said(tmp_path, capsys):
+    mentions = ["a" * 50, "b" * 51, "b" * 51, "c" * 256]
+    answers = [Answer(one, Status.NO_ANSWER, []) for one in mentions]
+    terms, said = local_terms("v" * 21, mentions, {}), [None] * len(mentions)
+    write_map("stcm", tmp_path / "x.csv", answers, DICTIONARY, terms, said)
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.findall(r": (\d+) of (\w+) have more than the (\d+)", one) for one in lines] == [
+        [("2", "source_code", "50")],
+        [("1", "source_vocabulary_id", "20")],
+        [("1", "source_code_description", "255")],
+    ]
+    assert "first 'bbbb" in lines[0] and "give short codes with --code-column, or" in lines[0]
 
 
 @pytest.mark.parametrize("reason", ["", "context: negated"])
