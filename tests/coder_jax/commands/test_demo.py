@@ -22,6 +22,7 @@ from coder_jax.commands import demo
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.record import read_records, write_records
 from data_pipeline.dataset.dictionary import read_dictionary
+from data_pipeline.flags import MINILM
 
 
 def explorer_of(page):
@@ -49,7 +50,7 @@ def test_demo(repo, tmp_path, hpo_path, minilm_path):
         assert record.counts["mentions"] == 1149 and record.dictionary["terms"] == 37_756
         assert len(record.encoder.weights_hash) == 64
         assert f"{100 * record.scores['acc@1']:.1f}" in done.stdout
-    assert before.encoder.model == demo.HUB_ID
+    assert before.encoder.model == MINILM
     about = json.loads((out / "demo.json").read_text())
     assert before.scores["acc@1"] == max(row["acc@1"] for row in about["before_by_pooling"])
     assert {row["pooling"] for row in about["before_by_pooling"]} == {"cls", "mean"}

@@ -89,6 +89,15 @@ def test_a_folder_of_the_machine_is_no_link(name):
     assert f"trained from `{name.rsplit('/', 1)[-1]}`" in text
 
 
+def test_the_base_of_a_folder_is_a_link():
+    card = {"base_model": "./extended", "made_from": "org/base"}
+    text = model_card(card, EncoderSettings())
+    assert ModelCard(text).data.base_model == "org/base"
+    assert "trained from `extended`, which was made from `org/base`, with coder_jax" in text
+    text = model_card(card | {"base_model": "org/other"}, EncoderSettings())
+    assert ModelCard(text).data.base_model == "org/other" and "org/base" not in text
+
+
 def test_a_license_that_the_hub_does_not_know_keeps_its_name_and_link():
     own = {"license": "other", "license_name": "umls", "license_link": "https://uts.nlm.nih.gov"}
     data = ModelCard(model_card(own, EncoderSettings())).data.to_dict()

@@ -33,7 +33,15 @@ transformers = pytest.importorskip("transformers")
 
 NEW = ["心", "hearts", "##acks", "ж", "##ж"]
 UNCHANGED = ["heart attack", "pain in limb", "", "µ ☃", "Heart Attack (acute)"]
-CARD = "---\nlicense: other\nlicense_name: house\nlanguage: en\ntags: [tiny]\n---\n# tiny\n"
+CARD = """---
+license: other
+license_name: house
+base_model: org/base
+language: en
+tags: [tiny]
+---
+# tiny
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +110,7 @@ def test_what_the_folder_says_and_keeps(source, written):
     assert (
         "license: other" in card
         and "license_name: house" in card
+        and "base_model: org/base" in card
         and "- tiny" in card
         and "vocabulary-extension" in card
     )

@@ -71,6 +71,19 @@ def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, caps
     assert f"starting with the encoder of step 6 of {first}" in said
 
 
+@pytest.mark.parametrize(
+    ("stated", "made_from"),
+    [("org/base", "org/base"), ("\n- org/base", "org/base"), ("[org/a, org/b]", None)],
+)
+def test_the_card_names_the_base_of_a_folder_that_was_made_from_one(
+    stated, made_from, model, source, tmp_path
+):
+    folder = shutil.copytree(model, tmp_path / "extended")
+    (folder / "README.md").write_text(f"---\nlicense: mit\nbase_model: {stated}\n---\n")
+    about, _ = config(folder, tmp_path).system.resolved().load_initial(source)
+    assert (about.encoder.made_from or None, about.encoder.base_model) == (made_from, "./extended")
+
+
 def test_a_run_with_it_is_trained_told_and_gone_on_with(first, source, tmp_path):
     out = tmp_path / "second"
     with one_device():
