@@ -129,6 +129,7 @@ OPTIONS = ExportOptions
 def run(options: ExportOptions) -> int:
     # Imported here, as they import jax: `--help` stays quick.
     from coder_jax.export.folder import publish_export, push_to_hub
+    from coder_jax.export.model_card import LICENSE
     from coder_jax.export.onnx_files import add_onnx
     from coder_jax.systems.best_weight import choose_weight
     from coder_jax.systems.encoder_system import averaged, interpolated
@@ -143,7 +144,9 @@ def run(options: ExportOptions) -> int:
     system, run = load_run(options.checkpoint, options.step)
     if options.average is not None:
         run = averaged(options.checkpoint, run, options.average)
-    card: dict[str, Any] = {"license": options.license} if options.license else {}
+    card: dict[str, Any] = {}
+    if options.license:  # the name and link are of the initial encoder's
+        card = dict.fromkeys(LICENSE) | {"license": options.license}
     card["commands"] = _commands(run)
     if auto:
         choice = choose_weight(system, run, options.not_below)

@@ -13,6 +13,7 @@ from tiny_bert import write_model
 from tiny_run import write_tiny_dataset
 
 from coder_jax.__main__ import main
+from coder_jax.commands import export
 from coder_jax.commands.export import _commands
 from coder_jax.commands.train import _PURPOSES, parse
 from coder_jax.systems.recipes import RECIPES
@@ -179,6 +180,18 @@ def test_the_command_of_a_run_begins_as_it_did(encoder, start, told):
     (command,) = _commands(SimpleNamespace(identity=identity))
     assert told in command and "/home" not in command
     assert ("--init first" in command) == (start != "" or "run" in encoder)
+
+
+def test_a_license_that_is_given_has_no_name_and_link_of_another(monkeypatch, tmp_path):
+    card = {"license": "other", "license_name": "house", "license_link": "https://example.org"}
+    system = SimpleNamespace(export=lambda run, out, card, **_: found.update(card) or {})
+    run, found = SimpleNamespace(step=1, weights=""), dict(card)
+    monkeypatch.setattr("coder_jax.systems.trained_models.load_run", lambda *_: (system, run))
+    monkeypatch.setattr(export, "_commands", lambda run: [])
+    export.run(export.ExportOptions(checkpoint=tmp_path, out=tmp_path / "x"))
+    assert found.items() >= card.items()
+    export.run(export.ExportOptions(checkpoint=tmp_path, out=tmp_path / "x", license="mit"))
+    assert [found[name] for name in card] == ["mit", None, None]
 
 
 def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
