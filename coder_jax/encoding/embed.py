@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer
 
 from coder_jax.devices.hosts import host_count, host_index
 from coder_jax.devices.mesh import local_mesh, replicated
-from coder_jax.models.bert import Bert
+from coder_jax.models.bert import Bert, compiled, split_encoder
+from coder_jax.models.bert_config import BertConfig
 from coder_jax.models.names import (
     DIRECTIONS,
     NameEncoderConfig,
@@ -51,6 +51,7 @@ _SMALL_FRACTION = 8  # the smaller shape has this part of the rows
 # for, would else cost a whole block.
 _FEW = 32
 _TOKENS_PER_TERM = 4  # slots for terms in a block: one per so many tokens
+_Arrays = Mapping[str, Any]
 
 
 class _Block(NamedTuple):
@@ -148,6 +149,50 @@ def _pad_terms(
     return padded.reshape(-1), np.arange(len(lengths) + 1, dtype=np.int64) * length
 
 
+def _in_blocks(
+    placed: Placed | PlacedNames,
+    tokens: np.ndarray,
+    start: np.ndarray,
+    encode: Callable[[_Arrays, int, int], Any],
+    beside: Callable[[_Block, int], _Arrays] | None = None,
+) -> Iterator[tuple[np.ndarray, Any]]:
+    """(numbers of sequences, result of `encode`) of each block of packed rows.
+
+    Args:
+        placed: whose devices have one block each.
+        tokens, start: sequence i is tokens[start[i] : start[i + 1]].
+        encode: of arrays [devices, ...], `tokens`, `segments` and what is beside; of the window, as
+            in `_Block`; and of the slots for sequences in a block.
+        beside: further arrays of a block with so many slots.
+    """
+    under_way: tuple[list[_Block], Any] | None = None
+    for batch in _batches_by_length(tokens, start, placed.rows, placed.mesh.size):
+        process.poll()
+        slots = batch[0].tokens.size // _TOKENS_PER_TERM
+        of_each = [
+            {
+                "tokens": block.tokens,
+                "segments": block.segments,
+                **(beside(block, slots) if beside else {}),
+            }
+            for block in batch
+        ]
+        arrays = {name: np.stack([one[name] for one in of_each]) for name in of_each[0]}
+        on_devices = jax.device_put(arrays, NamedSharding(placed.mesh, PartitionSpec("data")))
+        encoded = encode(on_devices, batch[0].window, slots)
+        if under_way is not None:  # fetched one batch late, so that the devices never wait
+            yield from _fetched(*under_way)
+        under_way = batch, encoded
+    if under_way is not None:
+        yield from _fetched(*under_way)
+
+
+def _fetched(batch: list[_Block], encoded: Any) -> Iterator[tuple[np.ndarray, Any]]:
+    made = jax.device_get(encoded)
+    for place, block in enumerate(batch):
+        yield block.terms, jax.tree.map(lambda array, place=place: array[place], made)
+
+
 # -------------------------------------------------------------------------------------------------
 # Encoding of many terms: each distinct term once, in packed rows, on all local devices.
 #
@@ -163,7 +208,7 @@ _ROWS_CPU, _ROWS_ACCELERATOR = 16, 512
 
 
 def embed_terms(
-    bert: Bert,
+    placed: Placed,
     tokenizer: Tokenizer,
     terms: Sequence[str],
     *,
@@ -176,7 +221,7 @@ def embed_terms(
     """Encodes terms; float32 [n, D], in the order of `terms`, aligned for `search`.
 
     Args:
-      bert: the encoder; its dtype is the compute dtype.
+      placed: the encoder, from `place`; its dtype is the compute dtype.
       tokenizer: the encoder's own, without padding and truncation.
       terms: n strings; equal strings are encoded once. An empty one is [CLS] [SEP].
       pooling: 'cls', 'mean' or 'pooler'.
@@ -193,7 +238,7 @@ def embed_terms(
 
     def encode(chunks: Iterable[Sequence[str]], bar: Progress) -> Iterator[np.ndarray]:
         return embed_chunks(
-            bert,
+            placed,
             tokenizer,
             chunks,
             pooling=pooling,
@@ -203,7 +248,7 @@ def embed_terms(
             bar=bar,
         )
 
-    return embed_distinct(terms, bert.config.hidden_size, _CHUNK_TERMS, encode, progress=progress)
+    return embed_distinct(terms, placed.config.hidden_size, _CHUNK_TERMS, encode, progress=progress)
 
 
 def embed_distinct(
@@ -266,7 +311,7 @@ def embed_on_all_hosts(encode: Callable[[list[str]], np.ndarray], strings: list[
 
 
 def embed_chunks(
-    bert: Bert,
+    placed: Placed,
     tokenizer: Tokenizer,
     chunks: Iterable[Sequence[str]],
     *,
@@ -284,14 +329,13 @@ def embed_chunks(
       chunks: lists of terms; read one ahead, in another thread.
       bar: a progress bar that counts terms.
     """
-    longest = bert.config.longest_term
+    longest = placed.config.longest_term
     if max_length > longest:
         raise BadInput(
             f"max_length (--max-length) is {max_length}, but the encoder has {longest} positions; "
             f"give {longest} or less"
         )
-    placed = place(bert)
-    pad = bert.config.pad_token_id if attend_padding else None
+    pad = placed.config.pad_token_id if attend_padding else None
 
     waiting = iter(chunks)
 
@@ -321,17 +365,23 @@ class Placed(NamedTuple):
     """An encoder whose parameters are on every local device."""
 
     mesh: Mesh
-    graph: nnx.GraphDef
-    params: nnx.State
-    width: int
+    config: BertConfig
+    params: Any
+    vectors: Any
+    """`_block_vectors`, compiled, of the parameters."""
+
+    @property
+    def rows(self) -> int:
+        """Packed rows per device and batch, for this machine."""
+        return _ROWS_CPU if self.mesh.devices[0].platform == "cpu" else _ROWS_ACCELERATOR
 
 
 def place(bert: Bert) -> Placed:
     """Copies the parameters of an encoder to every local device."""
     mesh = local_mesh()
-    graph, params = nnx.split(bert, nnx.Param)
-    params = jax.device_put(params, replicated(mesh))
-    return Placed(mesh, graph, params, bert.config.hidden_size)
+    structure, params = split_encoder(bert)
+    vectors = compiled(_block_vectors, structure, "num_terms", "pooling", "unit", "window")
+    return Placed(mesh, bert.config, jax.device_put(params, replicated(mesh)), vectors)
 
 
 def embed_tokens(
@@ -351,57 +401,38 @@ def embed_tokens(
       start: int64 [n + 1]; term i is tokens[start[i]:start[i + 1]].
       bar: a progress bar that counts terms.
     """
-    mesh, graph, params, width = placed
-    rows = _ROWS_CPU if mesh.devices[0].platform == "cpu" else _ROWS_ACCELERATOR
-    vectors = np.empty((len(start) - 1, width), np.float32)
+    vectors = np.empty((len(start) - 1, placed.config.hidden_size), np.float32)
 
-    def fetch(terms: list[np.ndarray], encoded: jax.Array) -> None:
-        for numbers, part in zip(terms, jax.device_get(encoded), strict=True):
-            vectors[numbers] = part[: len(numbers)]
+    def encode(arrays: _Arrays, window: int, slots: int) -> jax.Array:
+        how = {"num_terms": slots, "pooling": pooling, "unit": unit, "window": window}
+        return placed.vectors(placed.params, arrays, **how)
+
+    def beside(block: _Block, slots: int) -> _Arrays:
+        return {"positions": block.positions}
+
+    for numbers, made in _in_blocks(placed, tokens, start, encode, beside):
+        vectors[numbers] = made[: len(numbers)]
         if bar is not None:
-            bar.update(sum(map(len, terms)))
-
-    under_way = None
-    for batch in _batches_by_length(tokens, start, rows, mesh.size):
-        process.poll()
-        arrays = [
-            np.stack([getattr(block, name) for block in batch]) for name in _Block._fields[:3]
-        ]
-        on_devices = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("data")))
-        num_terms = batch[0].tokens.size // _TOKENS_PER_TERM
-        encoded = _block_vectors(
-            params,
-            *on_devices,
-            graph=graph,
-            num_terms=num_terms,
-            pooling=pooling,
-            unit=unit,
-            window=batch[0].window,
-        )
-        if under_way is not None:  # fetched one batch late, so that the devices never wait
-            fetch(*under_way)
-        under_way = [block.terms for block in batch], encoded
-    if under_way is not None:
-        fetch(*under_way)
+            bar.update(len(numbers))
     return vectors
 
 
-@partial(jax.jit, static_argnames=("graph", "num_terms", "pooling", "unit", "window"))
 def _block_vectors(
-    params, tokens_BRL, positions_BRL, segments_BRL, *, graph, num_terms, pooling, unit, window
-):
+    bert: Bert, arrays: _Arrays, *, num_terms: int, pooling: str, unit: bool, window: int
+) -> jax.Array:
     """Vectors of the terms in each block, float32 [B, N, D]; zeros in empty slots."""
 
-    def one_block(*block_RL):
-        bert = nnx.merge(graph, params)
-        windows = (array_RL.reshape(-1, window) for array_RL in block_RL)
-        vectors_ND = bert.term_vectors(*windows, num_terms, pooling)
+    def one_block(block: _Arrays) -> jax.Array:
+        tokens_RL, positions_RL, segments_RL = (
+            block[name].reshape(-1, window) for name in ("tokens", "positions", "segments")
+        )
+        vectors_ND = bert.term_vectors(tokens_RL, positions_RL, segments_RL, num_terms, pooling)
         if not unit:
             return vectors_ND
         norm_N1 = jnp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
         return vectors_ND / jnp.maximum(norm_N1, 1e-12)
 
-    return jax.vmap(one_block)(tokens_BRL, positions_BRL, segments_BRL)
+    return jax.vmap(one_block)(arrays)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -413,7 +444,6 @@ def _block_vectors(
 # Packed rows per device and batch; many, as an LSTM goes token by token.
 _NAME_ROWS_CPU, _NAME_ROWS_ACCELERATOR = 64, 1024
 _LEAST_WORDS = 1 << 10  # the table of a chunk has a power of two of rows: few shapes to compile
-_Arrays = Mapping[str, Any]
 
 
 class PlacedNames(NamedTuple):
@@ -495,50 +525,6 @@ def _gates_of_words(placed: PlacedNames, table: WordTable) -> dict[str, jax.Arra
         for name in DIRECTIONS:
             found[name][numbers] = made[name][: len(numbers)]
     return jax.device_put(found, replicated(placed.mesh))
-
-
-def _in_blocks(
-    placed: PlacedNames,
-    tokens: np.ndarray,
-    start: np.ndarray,
-    encode: Callable[[_Arrays, int, int], Any],
-    beside: Callable[[_Block, int], _Arrays] | None = None,
-) -> Iterator[tuple[np.ndarray, Any]]:
-    """(numbers of sequences, result of `encode`) of each block of packed rows.
-
-    Args:
-        placed: whose devices have one block each.
-        tokens, start: sequence i is tokens[start[i] : start[i + 1]].
-        encode: of arrays [devices, ...], `tokens`, `segments` and what is beside; of the window, as
-            in `_Block`; and of the slots for sequences in a block.
-        beside: further arrays of a block with so many slots.
-    """
-    under_way: tuple[list[_Block], Any] | None = None
-    for batch in _batches_by_length(tokens, start, placed.rows, placed.mesh.size):
-        process.poll()
-        slots = batch[0].tokens.size // _TOKENS_PER_TERM
-        of_each = [
-            {
-                "tokens": block.tokens,
-                "segments": block.segments,
-                **(beside(block, slots) if beside else {}),
-            }
-            for block in batch
-        ]
-        arrays = {name: np.stack([one[name] for one in of_each]) for name in of_each[0]}
-        on_devices = jax.device_put(arrays, NamedSharding(placed.mesh, PartitionSpec("data")))
-        encoded = encode(on_devices, batch[0].window, slots)
-        if under_way is not None:  # fetched one batch late, so that the devices never wait
-            yield from _fetched(*under_way)
-        under_way = batch, encoded
-    if under_way is not None:
-        yield from _fetched(*under_way)
-
-
-def _fetched(batch: list[_Block], encoded: Any) -> Iterator[tuple[np.ndarray, Any]]:
-    made = jax.device_get(encoded)
-    for place, block in enumerate(batch):
-        yield block.terms, jax.tree.map(lambda array, place=place: array[place], made)
 
 
 @partial(jax.jit, static_argnames=("config", "window"))

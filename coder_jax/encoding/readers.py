@@ -18,10 +18,12 @@ from tokenizers import Tokenizer
 
 from coder_jax.devices.hosts import log
 from coder_jax.encoding.embed import (
+    Placed,
     embed_chunks,
     embed_distinct,
     embed_names,
     embed_terms,
+    place,
     place_names,
 )
 from coder_jax.encoding.vector_files import hash_arrays, hash_weights
@@ -120,6 +122,10 @@ class BertReader(_WordPieces):
                 "encode without it"
             )
 
+    @cached_property
+    def _placed(self) -> Placed:
+        return place(self.bert)
+
     def embed(
         self,
         terms: Sequence[str],
@@ -129,7 +135,7 @@ class BertReader(_WordPieces):
         progress: bool,
     ) -> np.ndarray:
         """As `embed_terms`, of cleaned terms."""
-        given = self.bert, self.tokenizer, terms
+        given = self._placed, self.tokenizer, terms
         return embed_terms(*given, **_how(settings), unit=unit, progress=progress)
 
     def embed_chunks(
@@ -142,7 +148,7 @@ class BertReader(_WordPieces):
     ) -> Iterator[np.ndarray]:
         """As `embed.embed_chunks`, of cleaned terms."""
         how = _how(settings)
-        return embed_chunks(self.bert, self.tokenizer, chunks, **how, unit=unit, bar=bar)
+        return embed_chunks(self._placed, self.tokenizer, chunks, **how, unit=unit, bar=bar)
 
 
 def within_positions(settings: EncoderSettings, folder: Path) -> EncoderSettings:

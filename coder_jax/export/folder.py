@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
 from coder_jax.devices.hosts import log
-from coder_jax.encoding.embed import embed_terms
+from coder_jax.encoding.embed import embed_terms, place
 from coder_jax.export.model_card import check_card, model_card
 from coder_jax.export.relations import ExportedRelations, write_relations
 from coder_jax.models.bert import Bert
@@ -222,7 +222,7 @@ def _verify_export(
     require_torch()
     cleaned = clean(pl.Series(terms, dtype=pl.String), settings.cleaning).to_list()
     ours = embed_terms(
-        bert.with_dtype(jnp.float32),
+        place(bert.with_dtype(jnp.float32)),
         tokenizer or load_tokenizer(folder),
         cleaned,
         pooling=settings.pooling,

@@ -623,3 +623,21 @@ def merge_encoder(structure: Structure, params: Mapping[str, Any], remat: str = 
     bert = nnx.merge(structure.graph, state)
     bert.remat = remat
     return bert
+
+
+@functools.cache  # a structure takes milliseconds to hash: once for an encoder, not at each call
+def compiled(function: Callable[..., Any], structure: Structure, *static: str) -> Any:
+    """A function of an encoder as a compiled function of the encoder's parameters.
+
+    Encoders of one structure share what was compiled.
+
+    Args:
+      function: of an encoder, of arrays, and of keywords.
+      structure: of the encoders.
+      static: the keywords whose values are no arrays.
+    """
+
+    def of_params(params: Mapping[str, Any], *arrays: Any, **settings: Any) -> Any:
+        return function(merge_encoder(structure, params), *arrays, **settings)
+
+    return jax.jit(of_params, static_argnames=static)

@@ -18,6 +18,7 @@ from coder_jax.models.hf_files import Weight, find_folder, read_tensors
 from coder_jax.models.modernbert import MODERNBERT, ModernBert, ModernBertConfig
 from coder_jax.models.mpnet import DISTILBERT, MPNET, DistilBertConfig, MpNet, MpNetConfig
 from data_pipeline.files.identity import read_json
+from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -372,9 +373,9 @@ def from_hf(
                 "the file is damaged, or quantized: fetch it again, or give the full weights"
             )
         if weight.path not in filled:
-            filled[weight.path] = np.empty(shape, np.float32)
+            filled[weight.path] = aligned(shape, np.float32)
         _part_of(filled[weight.path], weight)[...] = value
-    # In host memory: the caller decides about devices.
+    # In host memory, which a CPU shares: the caller decides about devices.
     leaves = {path: variable.replace(filled[path]) for path, variable in flat.items()}
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 

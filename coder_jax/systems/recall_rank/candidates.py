@@ -316,10 +316,9 @@ class CandidateGenerator(_EncodingGenerator):
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         if self.number is None:
             return np.ones((len(mentions), 1), np.float32)
-        bert, tokenizer = self.encoder.bert, self.encoder.tokenizer
-        reads = "cls" if bert.pooler is None else "pooler"
+        reads = "cls" if self.encoder.bert.pooler is None else "pooler"
         settings = dataclasses.replace(self.encoder.settings, pooling=reads)
-        reader = TermEncoder(bert, tokenizer, settings)
+        reader = TermEncoder(self.encoder.reader, None, settings)
         first = reader.encode(mentions, unit=False).astype(np.float64)
         logits = first @ np.asarray(self.number["kernel"], np.float64)
         logits += np.asarray(self.number["bias"], np.float64)

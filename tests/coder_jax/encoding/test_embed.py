@@ -12,7 +12,6 @@ from coder_jax.encoding.embed import (
     _TOKENS_PER_TERM,
     _batches_by_length,
     _batches_of_blocks,
-    _block_vectors,
     _pad_terms,
     embed_chunks,
     embed_on_all_hosts,
@@ -20,6 +19,7 @@ from coder_jax.encoding.embed import (
     embed_tokens,
     place,
 )
+from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline import process
 from data_pipeline.dataset.tokenizer import load_tokenizer, tokenize
@@ -27,8 +27,8 @@ from data_pipeline.process import BadInput
 
 
 @pytest.fixture(scope="module")
-def bert():
-    return random_bert(TINY, seed=0)
+def placed():
+    return place(random_bert(TINY, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def many_terms(n: int) -> list[str]:
     return [" ".join(rng.choice(words, rng.integers(0, 9))) + f" {number:x}" for number in range(n)]
 
 
-def test_each_term_gets_the_vector_that_it_has_alone(bert, tokenizer):
-    vectors = embed_terms(bert, tokenizer, TERMS, pooling="mean", max_length=32)
+def test_each_term_gets_the_vector_that_it_has_alone(placed, tokenizer):
+    vectors = embed_terms(placed, tokenizer, TERMS, pooling="mean", max_length=32)
     for term, vector in zip(TERMS, vectors, strict=True):
-        alone = embed_terms(bert, tokenizer, [term], pooling="mean", max_length=32)
+        alone = embed_terms(placed, tokenizer, [term], pooling="mean", max_length=32)
         np.testing.assert_allclose(vector, alone[0], rtol=0, atol=1e-5)
     assert vectors.dtype == np.float32 and vectors.shape == (len(TERMS), TINY.hidden_size)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=0, atol=1e-6)
@@ -59,43 +59,43 @@ def test_each_term_gets_the_vector_that_it_has_alone(bert, tokenizer):
     assert len(np.unique(vectors.round(3), axis=0)) == len(TERMS) - 2
 
 
-def test_vectors_do_not_depend_on_rows_devices_or_chunks(bert, tokenizer, monkeypatch):
+def test_vectors_do_not_depend_on_rows_devices_or_chunks(placed, tokenizer, monkeypatch):
     terms = many_terms(700)
     arguments = {"pooling": "cls", "max_length": 32}
-    expected = embed_terms(bert, tokenizer, terms, **arguments)
+    expected = embed_terms(placed, tokenizer, terms, **arguments)
     assert jax.local_device_count() == 8  # each gets blocks of its own
     monkeypatch.setattr(embed, "_ROWS_CPU", 4)
-    small = embed_terms(bert, tokenizer, terms[::-1], **arguments)[::-1]
+    small = embed_terms(placed, tokenizer, terms[::-1], **arguments)[::-1]
     np.testing.assert_allclose(small, expected, rtol=0, atol=1e-5)
     monkeypatch.setattr(embed, "_CHUNK_TERMS", 100)
-    chunked = embed_terms(bert, tokenizer, terms * 2, **arguments)
+    chunked = embed_terms(placed, tokenizer, terms * 2, **arguments)
     np.testing.assert_allclose(chunked, np.tile(expected, (2, 1)), rtol=0, atol=1e-5)
 
 
-def test_chunks_have_vectors_of_their_own(bert, tokenizer, monkeypatch):
+def test_chunks_have_vectors_of_their_own(placed, tokenizer, monkeypatch):
     monkeypatch.setattr(embed, "_ROWS_CPU", 4)
     terms = many_terms(90)
     chunks = [[*terms[:50], *terms[:9]], [], terms[40:]]
     arguments = {"pooling": "cls", "max_length": 32}
     read = iter(chunks)
-    together = list(embed_chunks(bert, tokenizer, read, **arguments))
+    together = list(embed_chunks(placed, tokenizer, read, **arguments))
     assert [len(vectors) for vectors in together] == [59, 0, 50]
     for chunk, vectors in zip(chunks, together, strict=True):
-        (alone,) = embed_chunks(bert, tokenizer, [chunk], **arguments)
+        (alone,) = embed_chunks(placed, tokenizer, [chunk], **arguments)
         np.testing.assert_array_equal(vectors, alone)
     np.testing.assert_array_equal(together[0][:9], together[0][50:])
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_vectors_are_used_by_jax_as_they_are(bert, tokenizer, times):
+def test_vectors_are_used_by_jax_as_they_are(placed, tokenizer, times):
     for number in (5, 8):  # or the memory might be aligned by chance
         terms = many_terms(number) * times
-        vectors = embed_terms(bert, tokenizer, terms, pooling="cls", max_length=32)
+        vectors = embed_terms(placed, tokenizer, terms, pooling="cls", max_length=32)
         (on_device,) = jax.device_put([vectors], jax.devices()[0])
         assert on_device.unsafe_buffer_pointer() == vectors.ctypes.data
 
 
-def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
+def test_it_stops_when_asked_between_batches(placed, tokenizer, monkeypatch):
     done = []
 
     def asked_after_two():
@@ -106,52 +106,62 @@ def test_it_stops_when_asked_between_batches(bert, tokenizer, monkeypatch):
     monkeypatch.setattr(process, "poll", asked_after_two)
     monkeypatch.setattr(embed, "_ROWS_CPU", 4)
     with pytest.raises(process.Stopped):
-        embed_terms(bert, tokenizer, many_terms(3000), pooling="cls", max_length=32)
+        embed_terms(placed, tokenizer, many_terms(3000), pooling="cls", max_length=32)
 
 
-def test_at_most_three_shapes_are_compiled_and_none_for_new_parameters(
-    bert, tokenizer, monkeypatch
-):
+def test_at_most_three_shapes_are_compiled_and_none_for_new_parameters(tokenizer, monkeypatch):
     monkeypatch.setattr(embed, "_ROWS_CPU", 8)
-    _block_vectors.clear_cache()
     terms = many_terms(600)
-    graph, params = nnx.split(bert, nnx.Param)
+    structure, params = split_encoder(random_bert(TINY, seed=0))
+    place(merge_encoder(structure, params)).vectors.clear_cache()
     for scale, n in ((1, 600), (1, 150), (1, 5), (2, 1), (2, 333), (3, 600)):
-        other = nnx.merge(graph, jax.tree.map(lambda x, scale=scale: x * scale, params))
+        scaled = jax.tree.map(lambda x, scale=scale: x * scale, params)
+        other = place(merge_encoder(structure, scaled))
         embed_terms(other, tokenizer, terms[:n], pooling="cls", max_length=32)
-    assert _block_vectors._cache_size() == 3
+    assert other.vectors._cache_size() == 3
 
 
-def test_long_terms_among_many_short_ones_are_encoded_apart(bert, tokenizer, monkeypatch):
+def test_a_batch_does_not_look_at_the_structure_of_the_encoder(placed, tokenizer, monkeypatch):
+    """Hashing and comparing it takes milliseconds."""
+
+    def looks(*_):
+        raise AssertionError
+
+    for name in ("__hash__", "__eq__"):
+        monkeypatch.setattr(nnx.GraphDef, name, looks)
+    embed_tokens(placed, *tokenize(tokenizer, ["pain"], 32), pooling="cls")
+
+
+def test_long_terms_among_many_short_ones_are_encoded_apart(placed, tokenizer, monkeypatch):
     monkeypatch.setattr(embed, "_WINDOW", 16)
     monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 1)
     longer = "chronic renal failure of the heart and the limb with x and µ and acute heart failure"
     terms = [longer, *many_terms(2000), f"{longer} too"]
     monkeypatch.setattr(embed, "_ROWS_CPU", 4)
     arguments = {"pooling": "mean", "max_length": 64}
-    _block_vectors.clear_cache()
-    vectors = embed_terms(bert, tokenizer, terms, **arguments)
-    assert _block_vectors._cache_size() == 2
+    placed.vectors.clear_cache()
+    vectors = embed_terms(placed, tokenizer, terms, **arguments)
+    assert placed.vectors._cache_size() == 2
     monkeypatch.setattr(embed, "_BATCHES_WORTH_A_SHAPE", 1000)
-    together = embed_terms(bert, tokenizer, terms, **arguments)
+    together = embed_terms(placed, tokenizer, terms, **arguments)
     np.testing.assert_allclose(vectors, together, rtol=0, atol=1e-5)
 
 
-def test_nothing_to_encode(bert, tokenizer):
-    vectors = embed_terms(bert, tokenizer, [], pooling="cls", max_length=32)
+def test_nothing_to_encode(placed, tokenizer):
+    vectors = embed_terms(placed, tokenizer, [], pooling="cls", max_length=32)
     assert vectors.shape == (0, TINY.hidden_size) and vectors.dtype == np.float32
     tokens, start = tokenize(tokenizer, [], 32)
-    assert embed_tokens(place(bert), tokens, start, pooling="cls").shape == (0, TINY.hidden_size)
+    assert embed_tokens(placed, tokens, start, pooling="cls").shape == (0, TINY.hidden_size)
 
 
-def test_a_length_beyond_the_positions_is_refused(bert, tokenizer):
+def test_a_length_beyond_the_positions_is_refused(placed, tokenizer):
     with pytest.raises(BadInput, match="max-length. is 65, but the encoder has 64 positions"):
-        embed_terms(bert, tokenizer, ["pain"], pooling="cls", max_length=65)
+        embed_terms(placed, tokenizer, ["pain"], pooling="cls", max_length=65)
 
 
-def test_the_progress_bar_counts_distinct_terms(bert, tokenizer, capsys):
+def test_the_progress_bar_counts_distinct_terms(placed, tokenizer, capsys):
     terms = ["pain", "limb", "pain"]
-    embed_terms(bert, tokenizer, terms, pooling="cls", max_length=32, progress=True)
+    embed_terms(placed, tokenizer, terms, pooling="cls", max_length=32, progress=True)
     assert "2/2" in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import jax
 import msgspec
 import numpy as np
 import pandas
@@ -24,6 +25,7 @@ from coder_jax.encoding.encoder import (
     nearest_concepts,
 )
 from coder_jax.encoding.vector_files import encoder_protocol
+from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_files import EncoderSettings, read_settings, write_settings
 from coder_jax.models.hf_weights import random_bert
 from data_pipeline.dataset.dictionary import Dictionary
@@ -201,6 +203,28 @@ def test_encode_cleans_first(encoder):
     dirty, clean = ["Heart-attack NOS (disorder)", "(x)"], ["heart attack", ""]
     np.testing.assert_array_equal(cleaning.encode(dirty), cleaning.encode(clean))
     assert np.abs(encoder.encode(dirty) - encoder.encode(clean)).max(axis=1).min() > 0.01
+
+
+def test_the_weights_are_copied_to_the_devices_once(encoder, monkeypatch):
+    """For all that encode with one reader, whatever their settings."""
+    encoder.encode(["pain"])
+    copied, put = [], jax.device_put
+    monkeypatch.setattr(
+        jax, "device_put", lambda given, *a: (copied.append(given), put(given, *a))[1]
+    )
+    other = TermEncoder(encoder.reader, None, encoder.settings.changed(pooling="mean"))
+    for one in (encoder, other):
+        one.encode(["heart", "limb pain"])
+        list(one.encode_chunks([["heart"], ["limb pain"]]))
+    assert copied and all(leaf.dtype == np.int32 for leaf in jax.tree.leaves(copied))
+
+
+def test_a_cpu_shares_the_memory_of_the_weights(tiny_folder):
+    """JAX takes arrays as they are that begin at a multiple of 64 bytes."""
+    leaves = jax.tree.leaves(split_encoder(TermEncoder.from_pretrained(tiny_folder).bert)[1])
+    on_device = jax.device_put(leaves, jax.devices()[0])
+    places = [leaf.unsafe_buffer_pointer() for leaf in on_device]
+    assert places == [leaf.ctypes.data for leaf in leaves]
 
 
 def test_encode_takes_one_string_and_whatever_has_several(encoder):
