@@ -3,13 +3,14 @@
 import math
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src import xla_bridge
+from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from coder_jax.devices.hosts import host_count
@@ -111,7 +112,7 @@ def _spread(shape: Sequence[int], mesh: Mesh, dimensions: list[int]) -> Partitio
     """The first of `dimensions` that divides over all devices, or over one axis; else none."""
     for axes in (AXES, AXES[:1], AXES[1:]):
         parts = math.prod(mesh.shape[axis] for axis in axes)
-        for dimension in dimensions:
+        for dimension in dimensions if parts > 1 else ():
             if shape[dimension] % parts == 0:
                 return PartitionSpec(*[None] * dimension, axes)
     return PartitionSpec()
@@ -199,27 +200,69 @@ def _same(tree: Any) -> Any:  # one function, so that it is compiled once
 # used at most, and the rate of products at most.
 
 _GIB = 2**30
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # begins what jax says of a device without memory left
+
+
+def memory_advice(
+    of_state: bool, *, can_spread: bool = False, more_passes: int = 0, more_chunks: int = 0
+) -> str:
+    """What makes a train step need less memory.
+
+    Args:
+        of_state: whether most of it is the state.
+        can_spread: whether --shard-encoder would spread some of the state, and is not given.
+        more_passes: a number of passes that would need less; 0 for none.
+        more_chunks: likewise, of chunks (`RunConfig.cache_chunks`).
+    """
+    if of_state and can_spread:
+        return "most is the state: use --shard-encoder, which spreads it over several devices"
+    if of_state:
+        return "most is the state: use devices with more memory, or more of them if it is spread"
+    if more_passes:
+        return f"most is at work: use more passes (--passes {more_passes}), which change no result"
+    if more_chunks:
+        return (
+            f"most is at work: encode in more chunks (--cache-chunks {more_chunks}), which change "
+            "no result"
+        )
+    return "most is at work: use more devices, or smaller batches"
+
+
+def compiled_to_fit(lowered: jax.stages.Lowered, advice: str) -> jax.stages.Compiled:
+    """A program, compiled.
+
+    Raises:
+        BadInput: if the compiler finds that a device has not enough memory, as that of TPUs does;
+            with the advice.
+    """
+    try:
+        return lowered.compile()
+    except JaxRuntimeError as error:
+        if OUT_OF_MEMORY not in str(error):
+            raise
+        raise BadInput(
+            f"the compiler finds that the step does not fit ({str(error).splitlines()[0]:.500}); "
+            f"{advice}"
+        ) from error
 
 
 def check_memory(
     compiled: jax.stages.Compiled,
     devices: int,
+    advice: Callable[[bool], str] = memory_advice,
     *,
     fuller: float = 1.0,
-    more_passes: int = 0,
-    more_chunks: int = 0,
 ) -> str:
     """The memory that a compiled train step needs on each device, in words.
 
     Args:
         compiled: of a step that takes its state's memory over.
         devices: over which it runs.
+        advice: what makes it smaller, given whether most is the state.
         fuller: how many times as large the fullest batch can be.
-        more_passes: a number of passes that would need less; 0 for none.
-        more_chunks: likewise, of chunks (`RunConfig.cache_chunks`).
 
     Raises:
-        BadInput: if a device has less, with what makes it smaller.
+        BadInput: if a device has less, with the advice.
     """
     found = compiled.memory_analysis()
     if found is None:
@@ -233,21 +276,10 @@ def check_memory(
         f"memory on each of {devices} device{plural}: {total / _GIB:.2f} of {limit / _GIB:.1f} GiB "
         f"(state and batch {held / _GIB:.2f}, at work {(total - held) / _GIB:.2f})"
     )
-    if held > total / 2:
-        helps = "most is the state: use more devices, or --shard-encoder, which spreads it"
-    elif more_passes:
-        helps = f"most is at work: use more passes (--passes {more_passes}), which change no result"
-    elif more_chunks:
-        helps = (
-            f"most is at work: encode in more chunks (--cache-chunks {more_chunks}), which change "
-            "no result"
-        )
-    else:
-        helps = "most is at work: use more devices, or smaller batches"
     if total > limit:
-        raise BadInput(f"{said}: this does not fit; {helps}")
+        raise BadInput(f"{said}: this does not fit; {advice(held > total / 2)}")
     if held + fuller * (total - held) > limit:
-        return f"{said}\nwarning: the fullest batches may not fit; {helps}"
+        return f"{said}\nwarning: the fullest batches may not fit; {advice(held > total / 2)}"
     return said
 
 

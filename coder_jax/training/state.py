@@ -264,25 +264,34 @@ def _place_read(read: Any, like: Any) -> Any:
     return jax.tree_util.tree_map_with_path(place, like)
 
 
-def overview(like: TrainState, parts: Mapping[str, Part]) -> str:
-    """A summary of the parameters by part: number, size, training, placement."""
+def overview(like: TrainState, parts: Mapping[str, Part], *, spread_largest: bool = False) -> str:
+    """A summary of the parameters by part: number, size, training, placement.
+
+    It ends with a warning if parts with `spread` "largest" were to be spread, and none is.
+    """
     devices = like.step.sharding.mesh.size
-    lines = []
+    lines, in_vain = [], spread_largest and devices > 1
     for name, part in parts.items():
         arrays = jax.tree.leaves(like.params[name])
         count = sum(array.size for array in arrays)
         size = sum(array.size * array.dtype.itemsize for array in arrays)
-        per_device = _bytes_per_device(arrays)
+        per_device = bytes_per_device(arrays)
         rate = "held fixed" if part.rate is None else f"learning rate x {part.rate:g}"
         rows = f", the rows of {part.touched} that a step uses" if part.touched else ""
         where = f"whole on each of {devices} devices" if devices > 1 else "on one device"
         if per_device < size:
             where = f"spread over {devices} devices, {per_device / 1e6:,.1f} MB each"
+            in_vain &= part.spread != "largest"
         lines.append(f"  {name:<12} {count:>13,} {size / 1e6:>10,.1f} MB  {rate}{rows}; {where}")
+    if in_vain:
+        lines.append(
+            "warning: --shard-encoder spreads nothing: found no large array of an encoder with a "
+            f"dimension that {devices} devices divide; use another number of them, or leave it out"
+        )
     return "\n".join(["parameters", *lines])
 
 
-def _bytes_per_device(tree: Any) -> int:
+def bytes_per_device(tree: Any) -> int:
     """Bytes per device of shapes with shardings."""
     return sum(
         int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize

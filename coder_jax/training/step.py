@@ -18,9 +18,12 @@ from jax.sharding import Mesh
 from coder_jax.devices.mesh import (
     EVERYWHERE,
     check_memory,
+    compiled_to_fit,
     constrain,
+    device_memory,
     local_copy,
     make_mesh,
+    memory_advice,
     placed_batch_shapes,
     put_whole,
     replicated,
@@ -30,6 +33,7 @@ from coder_jax.training.lazy_rows import LazyRows, lazy_parts
 from coder_jax.training.state import (
     TrainState,
     abstract_state,
+    bytes_per_device,
     check_parts,
     make_optimizer,
     trained,
@@ -221,17 +225,21 @@ class Step:
         shapes = placed_batch_shapes(
             self.mesh, self.cut, source.shapes(rows), source.packed, source.floats
         )
-        self.compiled[rows] = self.lower(shapes).compile()
         system, passes = self.config.system, self.cut.passes
         chunks, within = self.config.run.cache_chunks, self.mesh.shape["within"]
         can_divide = not system.whole and system.groups % (2 * passes) == 0
-        return check_memory(
-            self.compiled[rows],
-            self.mesh.size,
-            fuller=source.plan.ample / rows,
+        can_spread = any(part.spread == "largest" for part in self.parts.values())
+        advice = functools.partial(
+            memory_advice,
+            can_spread=can_spread and not self.config.run.shard_encoder,
             more_passes=2 * passes if can_divide else 0,
             more_chunks=2 * chunks if system.encodes_rows and rows >= 2 * chunks * within else 0,
         )
+        held = bytes_per_device(self.like)
+        lowered = self.lower(shapes)
+        self.compiled[rows] = compiled_to_fit(lowered, advice(held > device_memory() / 2))
+        fuller = source.plan.ample / rows
+        return check_memory(self.compiled[rows], self.mesh.size, advice, fuller=fuller)
 
     def __call__(
         self, state: TrainState, batch: dict[str, jax.Array], rows: int

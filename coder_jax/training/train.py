@@ -281,7 +281,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
         # ---- Devices, optimizer, step: as shapes, compiled before anything is loaded ----
         step_of_run = make_step(config, recorded_start, source.packed)
         assert source.cut == step_of_run.cut, "batches are cut for another mesh"
-        log(overview(step_of_run.like, step_of_run.parts))
+        log(overview(step_of_run.like, step_of_run.parts, spread_largest=run.shard_encoder))
         log(_run_in_a_line(config))
         cut = source.cut
         window = _Window(

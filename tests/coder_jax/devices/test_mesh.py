@@ -1,5 +1,6 @@
 """What a compiled step needs of memory: told as the compiler says, refused where it cannot fit."""
 
+import functools
 import re
 import types
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from coder_jax.devices import mesh
-from coder_jax.devices.mesh import _GIB, check_memory, device_memory
+from coder_jax.devices.mesh import _GIB, check_memory, device_memory, memory_advice
 from data_pipeline.process import BadInput
 
 
@@ -36,29 +37,25 @@ def test_it_is_what_the_compiler_says():
 
 
 @pytest.mark.parametrize(
-    ("held", "work", "helps"),
-    [(3 * _GIB, _GIB, "more devices, or --shard-encoder"), (_GIB, 3 * _GIB, "--passes 4")],
+    ("held", "work", "can", "helps"),
+    [
+        (3 * _GIB, _GIB, {"can_spread": True}, "--shard-encoder"),
+        (3 * _GIB, _GIB, {}, "devices with more memory"),
+        (_GIB, 3 * _GIB, {"more_passes": 4, "can_spread": True}, "--passes 4"),
+        (_GIB, 3 * _GIB, {"more_chunks": 2}, "--cache-chunks 2"),
+        (_GIB, 3 * _GIB, {}, "smaller batches"),
+    ],
 )
-def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, helps):
+def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, can, helps):
     monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB - 1)
     sizes = {"argument": held, "output": held, "alias": held, "temp": work}
     found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
     program = types.SimpleNamespace(memory_analysis=lambda: found)
+    advice = functools.partial(memory_advice, **can)
     with pytest.raises(BadInput, match=f"4.00 of 4.0 GiB .*this does not fit.*{helps}"):
-        check_memory(program, devices=2, more_passes=4)
+        check_memory(program, 2, advice)
     monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB)
-    assert check_memory(program, devices=2, more_passes=4).startswith(
-        "memory on each of 2 devices: 4.00"
-    )
-
-
-def test_a_group_that_cannot_be_divided_can_be_encoded_in_chunks(monkeypatch):
-    monkeypatch.setattr(mesh, "device_memory", lambda: 4 * _GIB - 1)
-    sizes = {"argument": _GIB, "output": _GIB, "alias": _GIB, "temp": 3 * _GIB}
-    found = types.SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
-    program = types.SimpleNamespace(memory_analysis=lambda: found)
-    with pytest.raises(BadInput, match="this does not fit.*--cache-chunks 2"):
-        check_memory(program, devices=1, more_chunks=2)
+    assert check_memory(program, 2, advice).startswith("memory on each of 2 devices: 4.00")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from coder_jax.systems.coder import CoderSystem
 from coder_jax.systems.encoder_system import EncoderOfRun, ModelConfig
 from coder_jax.systems.group_losses import StartOfGroups
 from coder_jax.training.state import (
-    _bytes_per_device,
+    bytes_per_device,
     check_parts,
     learning_rate,
     make_optimizer,
@@ -51,14 +51,14 @@ def test_the_state_is_counted_as_it_lies_on_the_devices(shard_encoder, monkeypat
         for shard in leaf.addressable_shards
         if shard.device == here
     )
-    assert _bytes_per_device(step.like.params) + _bytes_per_device(step.like.opt_state) == lying
+    assert bytes_per_device(step.like.params) + bytes_per_device(step.like.opt_state) == lying
 
 
 def test_a_table_that_is_spread_is_an_eighth_on_each_of_eight_devices():
     one, eight = step_of(relations=40, devices=1).like, step_of(relations=40).like
     whole = 40 * TINY.hidden_size**2 * 4
-    assert _bytes_per_device(one.params) - _bytes_per_device(eight.params) == whole * 7 // 8
-    moments = _bytes_per_device(one.opt_state) - _bytes_per_device(eight.opt_state)
+    assert bytes_per_device(one.params) - bytes_per_device(eight.params) == whole * 7 // 8
+    moments = bytes_per_device(one.opt_state) - bytes_per_device(eight.opt_state)
     assert moments == 2 * whole * 7 // 8
 
 
@@ -71,6 +71,17 @@ def test_the_overview_tells_each_part_its_size_its_rate_and_where_it_lies():
     assert "the rows of relations that a step uses; spread over 8 devices, 0.5 MB" in relations
     fixed = {**step.parts, "encoder": Part(rate=None)}
     assert "held fixed" in overview(step.like, fixed).splitlines()[1]
+
+
+@pytest.mark.parametrize("devices", [1, 4, 7])
+def test_it_warns_of_an_encoder_that_cannot_be_spread(devices, monkeypatch):
+    """Seven devices divide no width of a BERT: an axis of one device is no place to spread over."""
+    monkeypatch.setattr("coder_jax.devices.mesh._SMALLEST_TO_SHARD", 100)
+    step = step_of(relations=7, devices=devices, shard_encoder=True)
+    for leaf in jax.tree.leaves(step.like.params["encoder"]) if devices == 7 else ():
+        assert leaf.sharding.is_fully_replicated and not leaf.sharding.spec
+    said = overview(step.like, step.parts, spread_largest=True)
+    assert ("warning: --shard-encoder spreads nothing" in said) == (devices == 7)
 
 
 def test_what_was_read_is_taken_and_the_rest_is_made():

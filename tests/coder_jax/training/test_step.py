@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from tiny_modernbert import SIZES
 
 import coder_jax.devices.mesh
 import coder_jax.systems.group_losses
+import coder_jax.training.step
 from coder_jax.devices.mesh import put_batch
 from coder_jax.models.bert import split_encoder
 from coder_jax.models.hf_weights import random_bert, read_config
@@ -27,6 +29,7 @@ from coder_jax.training.step import make_step
 from coder_jax.training.system import Config, OptimizerConfig, RunConfig
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import BatchSpec, NeighbourSpec
+from data_pipeline.process import BadInput
 
 SPEC = BatchSpec(groups=8, triplets=4, repeats=2, row_length=32)
 FEW = dataclasses.replace(SPEC, groups=2, triplets=2)  # at most four of five relations in a step
@@ -71,8 +74,8 @@ def initial(model=TINY):
     )
 
 
-def step_of(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG, **how):
-    """The step of a system on some devices, and the state before it; `how` is of `RunConfig`."""
+def step_alone(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG, **how):
+    """The step of a system on some devices; `how` is of `RunConfig`."""
     config = Config(
         recipe="test",
         system=system,
@@ -81,9 +84,13 @@ def step_of(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG, **
     )
     encoder = EncoderOfRun(config=model.to_hf(), pooler=model.pooled, license=None)
     about = StartOfGroups(encoder=encoder, relations=5, types=4)
-    step = make_step(
-        config, about, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
-    )
+    where = jax.devices()[:devices]
+    return make_step(config, about, BatchMaker.packed, devices=where, dropout=dropout)
+
+
+def step_of(system, *, model=TINY, **how):
+    """The same, and the state before it."""
+    step = step_alone(system, model=model, **how)
     state = new_state(step.like, system, {"encoder": initial(model)}, step.parts, step.optimizer)
     return step, state
 
@@ -328,6 +335,36 @@ def test_everything_is_spread_over_the_devices(dataset, monkeypatch, devices, gr
     _, alone = step_of(system)
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(alone), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("how", "memory", "helps"),
+    [
+        ({}, 2**40, "--passes 2"),
+        ({"passes": 8, "shard_encoder": True}, 2**40, "--cache-chunks 2"),
+        ({}, 1, "--shard-encoder"),
+        ({"shard_encoder": True}, 1, "devices with more memory"),
+    ],
+)
+def test_a_step_that_the_compiler_refuses_is_refused_with_what_helps(
+    dataset, monkeypatch, how, memory, helps
+):
+    """TPUs' compiler itself finds that a step does not fit."""
+
+    def refuses():
+        raise jax.errors.JaxRuntimeError(f"{said}: 18.55G exceeds 15.75G\nand pages more")
+
+    lowered = types.SimpleNamespace(compile=refuses)
+    monkeypatch.setattr(coder_jax.training.step.Step, "lower", lambda *_: lowered)
+    monkeypatch.setattr(coder_jax.training.step, "device_memory", lambda: memory)
+    step = step_alone(CODER, **how)
+    maker = BatchMaker(dataset, SPEC, step.cut)
+    said = "RESOURCE_EXHAUSTED"
+    with pytest.raises(BadInput, match=f"does not fit .*18.55G exceeds 15.75G.; .*{helps}"):
+        step.compile(maker, maker.plan.ample)
+    said = "INTERNAL"
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        step.compile(maker, maker.plan.ample)
 
 
 def test_a_step_fetches_nothing_from_the_host(dataset):
