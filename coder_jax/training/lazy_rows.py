@@ -74,9 +74,9 @@ class MissedSteps:
 
     @property
     def terms(self) -> int:
-        """The number of terms of the sum that matter."""
-        config = self.config
-        return math.ceil(math.log(_NOTHING_LEFT) / math.log(config.b1 / math.sqrt(config.b2)))
+        """The number of terms of the sum that matter; at b1 = 0 they are 0, and one is kept."""
+        ratio = self.config.b1 / math.sqrt(self.config.b2)
+        return math.ceil(math.log(_NOTHING_LEFT) / math.log(ratio)) if ratio else 1
 
     def nodes(self, since_V: jax.Array, now: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """The two nodes (W, E), float32 [V] each.
@@ -88,7 +88,8 @@ class MissedSteps:
         config = self.config
         j = jnp.arange(1, self.terms + 1)[None, :]
         step_VJ = since_V[:, None] + j
-        first, second = (-jnp.expm1(step_VJ * math.log(b)) for b in (config.b1, config.b2))
+        logs = [math.log(b) if b else -math.inf for b in (config.b1, config.b2)]
+        first, second = (-jnp.expm1(step_VJ * log) for log in logs)
         w_VJ = rate_of_part(config, self.part)(step_VJ - 1) * jnp.sqrt(second) / first
         w_VJ = w_VJ * (config.b1 / math.sqrt(config.b2)) ** j
         w_VJ = jnp.where(step_VJ <= now, w_VJ, 0.0)

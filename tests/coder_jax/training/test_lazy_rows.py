@@ -69,19 +69,23 @@ def steps_of(number, seed=0):
         yield [*ids, -1, ROWS - 2 if step in (3, 90) else ids[0]]
 
 
-@pytest.mark.parametrize("number", [1, 2, 30, pytest.param(200, marks=pytest.mark.slow)])
-def test_lazy_is_dense(number):
+@pytest.mark.parametrize(
+    ("number", "b1"),
+    [(1, 0.9), (2, 0.9), (30, 0.9), (30, 0.0), pytest.param(200, 0.9, marks=pytest.mark.slow)],
+)
+def test_lazy_is_dense(number, b1):
+    config = dataclasses.replace(CONFIG, b1=b1)
     every_row = {**PARTS, "relations": dataclasses.replace(TABLE, touched=None)}
-    dense, lazy = new_state(every_row), new_state(PARTS)
+    dense, lazy = new_state(every_row, config), new_state(PARTS, config)
     for relations in steps_of(number):
-        dense = take_step(dense, relations, every_row)
-        lazy = take_step(lazy, relations, PARTS)
+        dense = take_step(dense, relations, every_row, config)
+        lazy = take_step(lazy, relations, PARTS, config)
     behind = np.asarray(lazy.row_steps["relations"])
     assert behind.max() == number and behind[-1] == 0
-    lazy = rows_of(PARTS).settled(lazy)
+    lazy = rows_of(PARTS, config).settled(lazy)
     assert (np.asarray(lazy.row_steps["relations"]) == number).all()
     lazy = dataclasses.replace(lazy, row_steps={})
-    start = new_state(every_row)
+    start = new_state(every_row, config)
     moved = np.linalg.norm(dense.params["relations"] - start.params["relations"], axis=(1, 2))
     assert moved.max() > 1e-3 and moved[-1] == 0
     for (path, a), b, before in zip(
