@@ -43,7 +43,7 @@ def ratios(distinct_US: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     return summed_BS[:, :-1] / summed_BS[:, -1:]
 
 
-def first_same(*columns: Sequence[Hashable]) -> np.ndarray:
+def first_same(*columns: Iterable[Hashable]) -> np.ndarray:
     """For each of n mentions the first with the same values in all columns, int [n].
 
     An encoder gives all of them one answer. Were they drawn as if each had its own, the intervals

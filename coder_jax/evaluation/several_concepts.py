@@ -19,6 +19,7 @@ from coder_jax.evaluation.results import (
     ABOUT,
     Row,
     Table,
+    first_same,
     intervals_of_means,
     one_decimal,
     percent,
@@ -97,17 +98,33 @@ def recall_at_k(
     return found
 
 
-def _intervals_of_shares(shares: Mapping[str, Share]) -> dict[str, list[float]]:
+def _shares(
+    rows: Sequence[Sequence[int]], counts: Sequence[int], gold: Sequence[Collection[int]]
+) -> dict[str, Share]:
+    """`accuracy` of the first `counts` candidates of each row, and `recall_at_k` as "recall@k"."""
+    answers = [row[:count] for row, count in zip(rows, counts, strict=True)]
+    found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= len(rows[0])])
+    return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
+
+
+def _intervals_of_shares(
+    of_each: Sequence[Mapping[str, Share]], same: np.ndarray
+) -> dict[str, list[float]]:
     """The bootstrap interval of each share that is of some mentions, [low, high].
 
     Those that a share is of are drawn anew; shares of other mentions, such as uni, are of theirs.
+
+    Args:
+      of_each: the shares of each mention alone.
+      same: which mentions are the same (`first_same`), and drawn together.
     """
-    outcomes = {
-        name: np.repeat([1.0, 0.0], [share.right, share.of - share.right])
-        for name, share in shares.items()
-        if share.of
-    }
-    return {name: intervals_of_means([{name: one}])[name] for name, one in outcomes.items()}
+    found = {}
+    for name in of_each[0]:
+        counted = np.array([one[name].of > 0 for one in of_each])
+        right = np.array([one[name].right for one in of_each])[counted]
+        if len(right):
+            found |= intervals_of_means([{name: right}], same=[same[counted]])
+    return found
 
 
 def _distinct(names_MK: np.ndarray, name_concepts: np.ndarray) -> list[list[int]]:
@@ -441,7 +458,7 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
             path=self.path,
             content_hash=self.data.manifest.content_hash,
             scores=self.scores_of(candidates, counts) | (three.scores if three else {}),
-            intervals=_intervals_of_shares(self.shares_of(candidates, counts)),
+            intervals=self.intervals_of(candidates, counts),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
@@ -454,8 +471,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
                 "answers": answers,
                 **({"ordered by": ordered_by} if ordered_by else {}),
                 "right": "all concepts of a mention and no other; recall@k: all among k candidates",
-                "intervals": f"{ABOUT}, mentions drawn anew; none of the number of concepts, "
-                "a mean over classes of few mentions",
+                "intervals": f"{ABOUT}, mentions drawn anew, equal ones with equal concepts "
+                "together; none of the number of concepts, a mean over classes of few mentions",
             },
             encoder=encoder,
             dictionary=self.dictionary.description,
@@ -481,10 +498,15 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
     def shares_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, Share]:
         """How many mentions are right: uni, multi, total and recall@k; as for `scores_of`."""
 
-        gold, rows = self.split.gold_sets(), candidates.tolist()
-        answers = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
-        found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= candidates.shape[1]])
-        return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
+        return _shares(candidates.tolist(), counts.tolist(), self.split.gold_sets())
+
+    def intervals_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, list[float]]:
+        """Those of `shares_of`."""
+
+        gold = self.split.gold_sets()
+        each = zip(candidates.tolist(), counts.tolist(), gold, strict=True)
+        of_each = [_shares([row], [count], [one]) for row, count, one in each]
+        return _intervals_of_shares(of_each, first_same(self.mentions, map(frozenset, gold)))
 
     @property
     def names_needed(self) -> int:

@@ -95,10 +95,16 @@ def test_the_printed_accuracies_are_whole_counts_of_the_test_set():
 
 def test_intervals_of_shares_are_those_of_their_mentions():
     """Half the width of 95 % is about two standard errors; none of nothing."""
-    found = _intervals_of_shares(
-        {"uni": Share(750, 1000), "multi": Share(0, 0), "all": Share(4, 4)}
-    )
+    of_each = [
+        {"uni": Share(number < 750, 1), "multi": Share(0, 0), "all": Share(number < 4, number < 4)}
+        for number in range(1000)
+    ]
+    found = _intervals_of_shares(of_each, np.arange(1000))
     assert found.keys() == {"uni", "all"} and found["all"] == [1.0, 1.0]
+    of_forty = _intervals_of_shares(of_each, np.arange(1000) // 25)["uni"]
+    assert of_forty[1] - of_forty[0] > 4 * (found["uni"][1] - found["uni"][0]), (
+        "40 distinct mentions"
+    )
     low, high = found["uni"]
     assert low < 0.75 < high
     assert (high - low) / 2 == pytest.approx(1.96 * (0.75 * 0.25 / 1000) ** 0.5, rel=0.1)
