@@ -118,7 +118,7 @@ def _intervals_of_shares(
       of_each: the shares of each mention alone.
       same: which mentions are the same (`first_same`), and drawn together.
     """
-    found = {}
+    found: dict[str, list[float]] = {}
     for name in of_each[0]:
         counted = np.array([one[name].of > 0 for one in of_each])
         right = np.array([one[name].right for one in of_each])[counted]
