@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,6 @@ import polars as pl
 
 from coder_jax.evaluation.comparison import ScoreDifference, differences_of, p_in_words
 from coder_jax.evaluation.record import EvaluationRecord, typed_record
-from coder_jax.evaluation.results import half
 from data_pipeline.files.identity import (
     CELL,
     Hash,
@@ -551,14 +550,26 @@ def json_of(board: Board) -> str:
 
 
 def _rows_of_table(
-    board: Board, shown: Callable[[BoardRow, str, BoardCell], str], none: str
+    board: Board, bold: str, width: str, better: str, worse: str, none: str
 ) -> list[list[str]]:
     """The rows of a table as text: name, million parameters, a cell for each set, mean, terms/s.
 
+    A cell is a score with half its interval, bold if it is the best, and the outcome of its test.
+
     Args:
-      shown: the text of a row's cell on a set, by its name.
+      bold, width: format strings of the best score of a set, and of half an interval.
+      better, worse: what stands behind a cell by its test.
       none: the text where nothing is.
     """
+    marks = {"better": better, "worse": worse, "": ""}
+
+    def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
+        value = f"{cell.value:.1f}"
+        low, high = cell.interval or (0, 0)
+        half = width.format((high - low) / 2) if cell.interval else ""
+        text = bold.format(value) if cell.value == board.best[name] else value
+        return text + half + marks[side_of(row.differences.get(name))]
+
     rows = []
     for row in board.rows:
         found = [(one.name, row.cells.get(one.name)) for one in board.sets]
@@ -579,14 +590,8 @@ def markdown_of(board: Board) -> str:
     the notes.
     """
     heads = ["encoder", "million parameters", *(one.name for one in board.sets), "mean", "terms/s"]
-
-    def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
-        value = f"{cell.value:.1f}"
-        text = f"**{value}**" if cell.value == board.best[name] else value
-        mark = {"better": " ↑", "worse": " ↓", "": ""}[side_of(row.differences.get(name))]
-        return f"{text}{half(cell.interval, 1, 1)}{mark}"
-
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *_rows_of_table(board, shown, "-")]
+    rows = _rows_of_table(board, "**{}**", " ±{:.1f}", " ↑", " ↓", "-")
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     table = "".join(
         f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines
     )
@@ -601,17 +606,8 @@ _SURE = 0.05  # below this p a difference is marked
 def latex_of(board: Board) -> str:
     """A table for booktabs: a row for each encoder, its times in the last column."""
     heads = ["Encoder", "M", *(one.name for one in board.sets), "Mean", "terms/s"]
-
-    def shown(row: BoardRow, name: str, cell: BoardCell) -> str:
-        """A score with half its interval, bold if it is the best, and the outcome of its test."""
-        value = f"{cell.value:.1f}"
-        text = rf"\textbf{{{value}}}" if cell.value == board.best[name] else value
-        if cell.interval:
-            text += rf" {{\scriptsize$\pm${(cell.interval[1] - cell.interval[0]) / 2:.1f}}}"
-        side = side_of(row.differences.get(name))
-        return text + {"better": r" $\uparrow$", "worse": r" $\downarrow$", "": ""}[side]
-
-    rows = _rows_of_table(board, shown, "--")
+    arrows = r" $\uparrow$", r" $\downarrow$"
+    rows = _rows_of_table(board, r"\textbf{{{}}}", r" {{\scriptsize$\pm${:.1f}}}", *arrows, "--")
     tests = (
         f"$\\uparrow$, $\\downarrow$: better or worse than {_tex(board.compared_to)} by a paired "
         f"test, $p < {_SURE}$. "
