@@ -29,6 +29,7 @@ from data_pipeline.files.tables import (
     distinct_rows,
     double_piped,
     first_line,
+    header_below,
     is_double_piped,
     is_empty,
     is_workbook,
@@ -629,9 +630,11 @@ def _rows_of_table(
         if is_double or len(fields) == 2 and (names_columns(fields) or not has_terms(fields, path)):
             return None
     dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding)
-    if not columns and (first := _header_below(path, dialect.separator, rows)) > 1:
-        tell(f"{path}: the header is row {first}; what stands above it is left aside")
-        dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding, header_row=first)
+    if not columns:
+        first = header_below(rows, dialect.separator, lambda names: has_terms(names, path))
+        if first > 1:
+            tell(f"{path}: the header is row {first}; what stands above it is left aside")
+            dialect, rows = read_rows(path, remedy=_NOT_UTF8, otherwise=encoding, header_row=first)
     line, header = header_of(rows)
     if not has_terms(header, path, columns):
         raise BadInput(
@@ -641,24 +644,6 @@ def _rows_of_table(
     table = term_table(path, dialect, rows, columns)
     terms = plain_terms(table.frame["term"].to_list(), str(path))
     return _chosen(replace(table, frame=table.frame.with_columns(term=pl.Series(terms))), choice)
-
-
-_TITLES = 20  # rows above a header, at most
-
-
-def _header_below(path: Path, separator: str, rows: Rows) -> int:
-    """The number of the row that names the columns, where titles stand above it; else 1.
-
-    The separator may be wrong: it was found with the titles.
-    """
-    filled = [row for row in rows if not is_empty(row[1])][:_TITLES]
-    for place, (number, fields) in enumerate(filled):
-        texts = [fields, *(separator.join(fields).split(sign) for sign in "\t;,")]
-        if sum(map(bool, fields)) > 1 and not place:
-            break
-        if any(has_terms([field.strip(' "') for field in text], path) for text in texts):
-            return number if place else 1
-    return 1
 
 
 def _first_fields(path: Path) -> list[str]:

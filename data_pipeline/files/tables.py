@@ -777,7 +777,7 @@ class Table:
         for name in columns if self.dialect.sheet else ():
             is_date = self.frame[name].str.contains(_DATE)
             if count := int(is_date.sum()):
-                row = is_date.arg_max()
+                row = is_date.arg_max() or 0
                 tell(
                     f"warning: {self.path}:{self.lines[row]}: the column {name} has "
                     f"{self.frame[name][row]} ({count:,} such dates); if it was a code, such as "
@@ -831,8 +831,8 @@ def read_table(
     first = header_row or 1
     dialect, rows = read(first)
     if header_row is None and column is not None:
-        header_row = _row_with(column, dialect.separator, rows)
-        first = header_row or 1
+        wanted = folded(column)
+        first = header_below(rows, dialect.separator, lambda names: wanted in map(folded, names))
         if first > 1:
             tell(
                 f"{path}: the header is row {first}, which has {column!r}; what stands above it is "
@@ -850,17 +850,17 @@ def read_table(
 _TITLES = 20  # rows above a header, at most
 
 
-def _row_with(column: str, separator: str, rows: Rows) -> int | None:
-    """The number of the row that has the name of a column, if that is not the first filled row.
+def header_below(rows: Rows, separator: str, is_header: Callable[[list[str]], bool]) -> int:
+    """The number of the row that is the header, where titles stand above it; else 1.
 
     The separator may be wrong: it was found with the titles.
     """
     filled = (row for row in rows if not is_empty(row[1]))
     for place, (number, fields) in enumerate(islice(filled, _TITLES)):
         texts = [fields, *(separator.join(fields).split(sign) for sign in _SEPARATORS)]
-        if any(folded(column) == folded(field.strip(' "')) for text in texts for field in text):
-            return number if place else None
-    return None
+        if any(is_header([field.strip(' "') for field in text]) for text in texts):
+            return number if place else 1
+    return 1
 
 
 def read_rows(

@@ -743,8 +743,9 @@ def test_a_term_that_begins_like_another_format(write, term):
     assert rows_of(read_dictionary(write("d.tsv", f"{term}\t1\npain\t2\n")))[0] == (term, "1")
 
 
-def test_titles_above_the_header_of_a_dictionary_are_left_aside(write, capsys):
-    path = write("d.csv", "Our catalogue\n\nterm,concept,code\nMI,1,x\n")
+@pytest.mark.parametrize("title", ["Our catalogue", "Our catalogue, 2024", "Ours; of 2024"])
+def test_titles_above_the_header_of_a_dictionary_are_left_aside(write, capsys, title):
+    path = write("d.csv", f"{title}\n\nterm,concept\nMI,1\n")
     assert rows_of(read_dictionary(path)) == [("MI", "1")]
     assert "the header is row 3; what stands above it is left aside" in capsys.readouterr().err
 
