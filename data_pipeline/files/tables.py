@@ -259,7 +259,8 @@ def decoded(
     Args:
       content: the bytes.
       place: their name in messages.
-      encoding: as Python names it; not used for text that is UTF-8 and would be misread.
+      encoding: as Python names it; not used for text that is UTF-8 and would be misread. Latin-1
+        with bytes that are letters and quotes in cp1252 alone is read as that.
       remedy: what to do about bytes that are none of it, for the message.
       otherwise: another encoding for such bytes, which is said.
     """
