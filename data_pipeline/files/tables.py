@@ -1017,7 +1017,8 @@ def write_with_columns(
     """Writes a table again, with columns added, atomically.
 
     A workbook made of a workbook is a copy of it: its other sheets, formats and numbers stay. In
-    the sheet that was read, formulas become what they last computed, as rows may move. All else is
+    the sheet that was read, formulas become what they last computed. Where rows are written more
+    than once, that sheet stays, too, and all rows are in a new one before the others. All else is
     as of `write_table`.
 
     Args:
@@ -1286,25 +1287,28 @@ def _extend_workbook(
             "that ends in .csv, or open it in Excel and save it again"
         ) from error
     sheet: Any = workbook[table.dialect.sheet]
-    for cells in sheet.iter_rows():
-        for cell in cells:
-            value = computed[cell.coordinate].value if cell.data_type == "f" else None
-            if value is not None:
-                cell.value = value
-    lines = [table.lines[row] + out - row for out, row in enumerate(rows)]
+    header, lines = table.header, [table.lines[row] for row in rows]
     if len(rows) > len(table.lines):
-        _make_room(sheet, table, rows, lines)
-    if lines and lines[-1] > _MOST_ROWS:
-        raise BadInput(
-            f"{lines[-1]:,} rows; an Excel sheet has room for {_MOST_ROWS:,}: write .csv or .tsv"
-        )
+        header, lines = 1, list(range(2, len(rows) + 2))
+        if lines[-1] > _MOST_ROWS:
+            raise BadInput(
+                f"{lines[-1]:,} rows; an Excel sheet has room for {_MOST_ROWS:,}: write .csv or "
+                ".tsv"
+            )
+        sheet = _coded_sheet(workbook, computed, table, rows)
+    else:
+        for cells in sheet.iter_rows():
+            for cell in cells:
+                value = computed[cell.coordinate].value if cell.data_type == "f" else None
+                if value is not None:
+                    cell.value = value
     for merged in list(sheet.merged_cells.ranges):  # of a heading across the whole sheet
-        if merged.max_col > table.width and merged.max_row >= table.header:
+        if merged.max_col > table.width and merged.max_row >= header:
             sheet.unmerge_cells(str(merged))
     for column, name in enumerate(added.columns, start=table.width + 1):
-        header = sheet.cell(table.header, column)
-        header.value = name
-        header._style = copy(sheet.cell(table.header, table.width)._style)
+        named = sheet.cell(header, column)
+        named.value = name
+        named._style = copy(sheet.cell(header, table.width)._style)
         for line, field in zip(lines, added[name], strict=True):
             if not field:
                 continue
@@ -1317,41 +1321,29 @@ def _extend_workbook(
     workbook.save(path)
 
 
-def _make_room(sheet: Any, table: Table, rows: Sequence[int], lines: Sequence[int]) -> None:
-    """Moves the rows of a sheet so that row `rows[i]` of the table stands in line `lines[i]`."""
-    for merged in [one for one in sheet.merged_cells.ranges if one.max_row > table.header]:
-        value = sheet.cell(merged.min_row, merged.min_col).value
-        sheet.unmerge_cells(str(merged))
+def _coded_sheet(workbook: Any, computed: Any, table: Table, rows: Sequence[int]) -> Any:
+    """A new first sheet with the header and `rows` of the table, some of them more than once.
+
+    The table's own sheet stays: comments, links, hidden rows and other sheets' formulas belong to
+    its rows.
+    """
+    for merged in [one for one in computed.merged_cells.ranges if one.max_row > table.header]:
+        value = computed.cell(merged.min_row, merged.min_col).value
+        computed.unmerge_cells(str(merged))
         for line in range(merged.min_row, merged.max_row + 1):
-            sheet.cell(line, merged.min_col).value = value
-    held = {
-        line: [
-            (cell.column, cell.value, cell.data_type == "s", copy(cell._style))
-            for cell in sheet[line]
-        ]
-        for line in range(table.header + 1, sheet.max_row + 1)
-    }
-    sheet.delete_rows(table.header + 1, len(held))
-    to = [(line, table.lines[row]) for line, row in zip(lines, rows, strict=True)]
-    taken, more = set(table.lines), 0
-    count = Counter(table.lines[row] for row in rows)
-    for line in held:  # empty rows, and what stands below the table
-        if line in taken:
-            more += count[line] - 1
-        else:
-            to.append((line + more, line))
-    for line, source in to:
-        for column, value, is_text, style in held[source]:
-            cell = sheet.cell(line, column)
-            cell.value, cell._style = value, copy(style)
-            if is_text:
-                cell.data_type = "s"
-    for one in sheet.tables.values():
-        begin, end = one.ref.split(":")
-        letters, last = re.fullmatch(r"([A-Z]+)(\d+)", end).groups()  # type: ignore[union-attr]
-        one.ref = f"{begin}:{letters}{int(last) + len(rows) - len(table.lines)}"
-        if one.autoFilter is not None:
-            one.autoFilter.ref = one.ref
+            computed.cell(line, merged.min_col).value = value
+    own, sheet = workbook[table.dialect.sheet], workbook.create_sheet("coded", 0)
+    workbook.active = 0
+    for one in workbook.worksheets:  # or Excel would type into both
+        one.sheet_view.tabSelected = one is sheet
+    for letters, column in own.column_dimensions.items():
+        sheet.column_dimensions[letters].width = column.width
+    for line, source in enumerate([table.header, *(table.lines[row] for row in rows)], start=1):
+        for column in range(1, table.width + 1):
+            cell, held = sheet.cell(line, column), computed.cell(source, column)
+            cell.value, cell.data_type = held.value, held.data_type
+            cell._style = copy(own.cell(source, column)._style)
+    return sheet
 
 
 def _escaped(text: str, row: int) -> str:

@@ -347,18 +347,28 @@ def test_a_workbook_with_more_rows_than_its_list(run_of_normalize_tables, files)
     book = load_workbook(files / "list.xlsx")
     book["local terms"]["A5"] = "=8"
     book["local terms"]["A5"].data_type = "s"
+    book["local terms"]["B5"].hyperlink = "https://example.org"
+    book["local terms"].row_dimensions[5].hidden = True
+    book["cover"]["A2"] = "='local terms'!B5"
     book.save(files / "list.xlsx")
     arguments = ("--sheet", "local terms", "--column", "local term", "-k", "2", "--header-row", "3")
     run_of_normalize_tables(*arguments, out="coded.xlsx", given="list.xlsx")
-    sheet = load_workbook(files / "coded.xlsx")["local terms"]
-    shown = [[sheet.cell(row, column).value for column in (1, 2, 4)] for row in range(4, 10)]
+    made = load_workbook(files / "coded.xlsx")
+    for name in book.sheetnames:
+        assert list(made[name].values) == list(book[name].values)
+    assert made["local terms"]["B5"].hyperlink and made["local terms"].row_dimensions[5].hidden
+    assert made.sheetnames[0] == made.active.title == "coded"
+    assert [one.sheet_view.tabSelected for one in made.worksheets] == [True, False, False]
+    sheet = made.active
+    shown = [[sheet.cell(row, column).value for column in (1, 2, 4)] for row in range(2, 8)]
     assert [row[:2] for row in shown] == [
         [7, "Headache"], [7, "Headache"], ["=8", "Hemiplegia (left)"], ["=8", "Hemiplegia (left)"],
-        [None, None], ["end of the list", None],
+        ["end of the list", None], [None, None],
     ]  # fmt: skip
     assert [shown[0][2], shown[2][2], shown[3][2]] == ["HA", "LEFT", "RIGHT"]
-    assert sheet["A5"].number_format == "000"
-    assert sheet["A6"].data_type == sheet["A7"].data_type == "s", "no formula"
+    assert [cell.value for cell in sheet[1]] == ["id", "local term", "count", *CODED_COLUMNS]
+    assert sheet["A3"].number_format == "000" and sheet["C4"].value is None, "never computed"
+    assert sheet["A4"].data_type == sheet["A5"].data_type == "s", "no formula"
 
 
 def test_text_made_of_a_workbook_is_what_excel_opens(run_of_normalize_tables, files):
