@@ -131,6 +131,7 @@ from data_pipeline.files.tables import (
     TERM_COLUMNS,
     begins_as_utf16,
     bounded_lines,
+    check_room,
     check_table_name,
     codec_of,
     decoded,
@@ -598,6 +599,8 @@ WHEN_STOPPED = "stopped; the same command starts over, and finds the dictionary'
 
 
 def run(options: NormalizeOptions) -> int:
+    import polars as pl
+
     from coder_jax.mapping.map_files import check_concepts
 
     _check(options)
@@ -634,6 +637,9 @@ def run(options: NormalizeOptions) -> int:
             dictionary = dictionary.knowing(classifier.concepts)
         at_once = bool(table is not None or options.out or options.review or options.map_files)
         mentions = [mention for part in parts for mention in part] if at_once else []
+        if options.out and options.out.suffix.lower() == ".xlsx" and not is_stream(options.out):
+            given = pl.DataFrame({"mention": mentions}) if table is None else table.frame
+            check_room(given, options.k or 1)
         codes: list[str | None] = [None] * len(mentions)
         if table is not None and code_column is not None:
             codes = table.frame[code_column].to_list()

@@ -1240,6 +1240,28 @@ def _has_lost_digits(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) >= _EXACT
 
 
+def check_room(frame: pl.DataFrame, times: int = 1) -> None:
+    """Raise BadInput for a table of strings that a workbook has no room for.
+
+    Args:
+      frame: the table.
+      times: each row may be written so often; a warning says if that may be too much.
+    """
+    if frame.height >= _MOST_ROWS:
+        raise BadInput(
+            f"{frame.height:,} rows; an Excel sheet has room for {_MOST_ROWS - 1:,} and their "
+            "header: write .csv or .tsv"
+        )
+    for column in frame:
+        if (longest := column.str.len_chars().arg_max()) is not None:
+            _escaped(column[longest], longest + 2)
+    if frame.height * times >= _MOST_ROWS:
+        tell(
+            f"warning: {frame.height:,} rows, each up to {times} times, may be more than the "
+            f"{_MOST_ROWS - 1:,} for which an Excel sheet has room: write .csv or .tsv"
+        )
+
+
 def _write_workbook(path: Path, frame: pl.DataFrame) -> None:
     """Writes a table of strings as the only sheet of a workbook, its header first.
 
@@ -1251,11 +1273,7 @@ def _write_workbook(path: Path, frame: pl.DataFrame) -> None:
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 
-    if frame.height >= _MOST_ROWS:
-        raise BadInput(
-            f"{frame.height:,} rows; an Excel sheet has room for {_MOST_ROWS - 1:,} and their "
-            "header: write .csv or .tsv"
-        )
+    check_room(frame)
     rows = [
         [_escaped(field or "", number) for field in fields]
         for number, fields in enumerate([tuple(frame.columns), *frame.iter_rows()], start=1)

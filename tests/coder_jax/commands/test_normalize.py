@@ -648,6 +648,7 @@ def test_a_text_without_columns_says_unused_decisions_too(files, minilm_path, ca
         ),
         (("--column", "ward", "--term-column", "x"), "--term-column x: no column has that name"),
         (("--column", "ward", "--header-row", "9"), "found nothing in row 9"),
+        (("--column", "ward", "--out", "coded.xlsx"), "7 rows; an Excel sheet has room for 2 and"),
     ],
 )
 def test_all_is_checked_before_anything_is_encoded(
@@ -657,6 +658,7 @@ def test_all_is_checked_before_anything_is_encoded(
         pytest.fail("the encoder was loaded")
 
     monkeypatch.setattr(TermEncoder, "from_pretrained", never)
+    monkeypatch.setattr("data_pipeline.files.tables._MOST_ROWS", 3)
     with pytest.raises(BadInput, match=message):
         run_of_normalize_tables(*arguments)
     assert not (files / "coded.csv").exists()

@@ -25,6 +25,7 @@ from data_pipeline.files.tables import (
     Dialect,
     _check_lines,
     bounded_lines,
+    check_room,
     check_table_name,
     check_unpacked,
     content_hash,
@@ -286,7 +287,7 @@ def test_what_fails_midway_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
 
 
-def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch):
+def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch, capsys):
     path = tmp_path / "list.xlsx"
     write_table(path, pl.DataFrame({"a": ["1"]}))
     before = path.read_bytes()
@@ -296,6 +297,10 @@ def test_what_excel_has_no_room_for_is_refused(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="3 rows; an Excel sheet has room for 2 and their header"):
         write_table(path, pl.DataFrame({"a": ["1", "2", "3"]}))
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    check_room(pl.DataFrame({"a": ["1", ""], "b": ["", ""]}), 1)
+    assert not capsys.readouterr().err
+    check_room(pl.DataFrame({"a": ["1", ""]}), 2)
+    assert "warning: 2 rows, each up to 2 times, may be more than the 2" in capsys.readouterr().err
     with pytest.raises(
         BadInput, match="--out: found .*coded.json; expected .* .csv, .tsv, .txt or"
     ):
