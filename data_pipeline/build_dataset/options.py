@@ -18,7 +18,8 @@ from data_pipeline.flags import Flag, command_words
 from data_pipeline.process import BadInput
 from data_pipeline.sources.corpora import SETS
 from data_pipeline.sources.obo import SYNONYM_SCOPES
-from data_pipeline.sources.read_source import EXPECTED, source_paths
+from data_pipeline.sources.read_source import EXPECTED, is_release, source_paths
+from data_pipeline.sources.term_tables import is_terms
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import WHAT_TO_KEEP, Filters, Strict
 
@@ -175,6 +176,12 @@ class BuildOptions:
         self.filters.validate()
         if not self.source.exists():
             raise BadInput(f"--source {self.source} does not exist; expected {EXPECTED}")
+        if self.filters.keep_suppressed and is_terms(self.source) and not is_release(self.source):
+            raise BadInput(
+                f"--keep-suppressed: found the table {self.source}, whose rows that are not active "
+                "are never read; expected a release or an ontology: leave it out, or take the "
+                "column that says so out of the table"
+            )
         if self.concepts_of is not None and not self.concepts_of.is_file():
             raise BadInput(
                 f"--concepts-of {self.concepts_of} does not exist; expected a file with an "

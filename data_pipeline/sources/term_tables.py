@@ -94,11 +94,13 @@ class TermTable:
         language as the UMLS writes it, vocabulary, code in that, type (several joined with "|"),
         and preferred (bool). What the table does not say is "", or false.
       columns: what of these it has a column for.
+      left_out: how many rows of the file are none of these: not active, or no names.
     """
 
     path: Path
     frame: pl.DataFrame
     columns: frozenset[str]
+    left_out: int
 
 
 def _roles(
@@ -225,7 +227,7 @@ def term_table(
     frame = frame.filter(pl.col("concept") != "", pl.col("term") != "")
     if "vocabulary" in found and found.get("code") == found["concept"]:
         _tell_of_equal_codes(path, frame)
-    return TermTable(path, frame, frozenset(columns))
+    return TermTable(path, frame, frozenset(columns), int((~in_use).sum()))
 
 
 def _tell_of_equal_codes(path: Path, frame: pl.DataFrame) -> None:
@@ -441,6 +443,8 @@ def read_term_source(path: Path, release: str | None = None, encoding: str | Non
         atoms=_term_atoms(table).lazy(),
         relations=_relations(beside[0], _stem(path)).lazy() if beside else None,
         types=types.unique().sort("cui", "type").lazy() if types.height else None,
+        warnings=(f"{path.name}: {table.left_out:,} rows left out, not active or no names",)
+        * bool(table.left_out),
     )
 
 

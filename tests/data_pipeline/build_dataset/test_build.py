@@ -266,6 +266,13 @@ def test_bad_options(options, changes, message):
     assert left_behind(options.out.parent) == []
 
 
+def test_a_table_has_no_suppressed_rows(options, tmp_path):
+    table = tmp_path / "own.tsv"
+    table.write_text("term\tconcept\tactive\nache\tC1\t1\npain\tC1\t0\n")
+    with pytest.raises(BadInput, match="--keep-suppressed: found the table .*own.tsv, whose rows"):
+        build_dataset(replace(options, source=table, filters=Filters(keep_suppressed=True)))
+
+
 def test_capitals_that_are_made_small_are_told_once(ontology, tmp_path, capsys):
     model = write_tokenizer(tmp_path)
     with (model / "vocab.txt").open("a", encoding="utf-8") as file:

@@ -69,6 +69,7 @@ def test_translations_of_an_ontology(write, capsys):
         ("HP:2", "ITA", "hp-it.babelon", "SY", "N", 1, "Male", ""),
     ]
     assert source.types is None, "the type of a translation is none of the concept"
+    assert source.warnings == ("hp-it.babelon.tsv: 3 rows left out, not active or no names",)
     said = capsys.readouterr().err
     assert "1 rows left out, which are not active (translationstatus: not_translated)" in said
     assert "1 rows left out, which have no translation yet" in said
