@@ -22,11 +22,16 @@ _POOLING_IN_WORDS = {
     "pooler": "BERT's tanh pooler over [CLS]",
     OF_NAMES: "read from its words and their characters by two BiLSTMs",
 }
-_PYTORCH = """```python
-import sys; sys.path.insert(0, MODEL)
+FOLDER = "folder = MODEL if os.path.isdir(MODEL) else snapshot_download(MODEL)"  # in the code
+_PYTORCH = f"""```python
+import os, sys
+from huggingface_hub import snapshot_download
+
+{FOLDER}
+sys.path.insert(0, folder)
 from name_encoder import NameEncoder
 
-vectors = NameEncoder.load(MODEL).encode(["heart attack", "myocardial infarction"])
+vectors = NameEncoder.load(folder).encode(["heart attack", "myocardial infarction"])
 ```"""
 # A language of the UMLS: its name, and what the hub calls it.
 _LANGUAGES = {
@@ -276,11 +281,14 @@ hidden = output.last_hidden_state
         text += f"""
 
 ```python
-import json
+import json, os
+from pathlib import Path
+from huggingface_hub import snapshot_download
 from safetensors.numpy import load_file
 
-labels = json.load(open(f"{{MODEL}}/relations.json"))["labels"]
-table = load_file(f"{{MODEL}}/relations.safetensors")["{name}"]
+{FOLDER}
+labels = json.loads(Path(folder, "relations.json").read_text())["labels"]
+table = load_file(f"{{folder}}/relations.safetensors")["{name}"]
 r = labels.index(LABEL)
 query = {query}  # near the tails of the relation LABEL{near}
 ```"""

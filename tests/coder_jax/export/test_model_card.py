@@ -5,7 +5,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from coder_jax.export.model_card import model_card, read_card
-from coder_jax.export.relations import ExportedRelations
+from coder_jax.export.relations import ExportedRelations, write_relations
 from coder_jax.models.hf_files import EncoderSettings
 
 CARD = {
@@ -50,7 +50,7 @@ def test_the_body_tells_what_is_known():
         "| benchmark | pooling | acc@1 | acc@5 |",
         "| heldout | cls | 61.3 |  |",
         'batch["attention_mask"]',
-        'load_file(f"{MODEL}/relations.safetensors")',
+        'load_file(f"{folder}/relations.safetensors")',
     ):
         assert part in text
 
@@ -130,3 +130,14 @@ def test_the_code_of_each_pooling_compiles():
         assert len(blocks) == 4
         for block in blocks:
             compile(block.split("```")[0], "card", "exec")
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_the_code_for_relations_reads_the_folder_or_fetches_it(is_local, tmp_path, monkeypatch):
+    write_relations(tmp_path, RELATIONS)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", {"org/model": str(tmp_path)}.get)
+    text = model_card(CARD, EncoderSettings(), RELATIONS)
+    code = text.rpartition("```python\n")[2].split("```")[0]
+    known = {"MODEL": str(tmp_path) if is_local else "org/model", "LABEL": "RO|"}
+    exec(code, known | {"vector": np.zeros(4)}, found := {})
+    assert found["r"] == 1 and found["query"].shape == (4,)
