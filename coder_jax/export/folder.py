@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from coder_jax.devices.hosts import log
 from coder_jax.encoding.embed import embed_terms, place
-from coder_jax.export.model_card import check_card, model_card
+from coder_jax.export.model_card import check_card, model_card, with_hub_id
 from coder_jax.export.relations import ExportedRelations, write_relations
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import EncoderSettings, hub_errors, write_settings
@@ -625,8 +625,9 @@ _OF_AN_EXPORT = [*_WEIGHTS, "*.json", "vocab.txt", "merges.txt", "words.txt"]
 def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
     """Uploads an export to the Hugging Face Hub, making the repository if need be.
 
-    Weights, settings and tokenizer of an earlier export there are replaced or deleted; pictures, a
-    license and other files stay.
+    Weights, settings, tokenizer and card of an earlier export there are replaced or deleted;
+    pictures, a license and other files stay. The code of the card names the repository from then
+    on.
 
     Args:
       folder: the export.
@@ -655,6 +656,8 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
             )
         if private and not found.private:
             api.update_repo_settings(url.repo_id, private=True)
+        card = Path(folder, "README.md")
+        card.write_text(with_hub_id(card.read_text("utf-8"), url.repo_id), "utf-8")
         api.upload_folder(
             folder_path=str(folder),
             repo_id=url.repo_id,

@@ -5,6 +5,7 @@ The card says only what the caller gives: sections without content are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,10 @@ _KEYS = {
     "results",  # measured: list of rows, each column -> value
     "dataset_hash",
 }
-_OURS = """`MODEL` is the path of this folder or its id on the hub.
+_MODEL = "`MODEL` is the path of this folder or its id on the hub.\n\n"
+_OURS = """
+
+With coder_jax, installed from its repository, `coder_jax`:
 
 ```python
 from coder_jax import TermEncoder
@@ -95,7 +99,7 @@ vectors = SentenceTransformer(MODEL).encode(["heart attack", "myocardial infarct
 
 """
 LICENSE = ("license", "license_name", "license_link")  # of a model card
-_TAGS = ["medical", "biomedical", "entity-linking", "umls", "coder"]
+_TAGS = ["medical", "biomedical", "entity-linking"]
 
 
 def check_card(card: Mapping[str, Any]) -> None:
@@ -140,6 +144,12 @@ def model_card(
         section("Use", _usage(settings, relations)),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def with_hub_id(card: str, repo: str) -> str:
+    """The text of a card with an id on the hub in the place of MODEL in its code."""
+    about, title, use = card.partition("\n## Use\n")
+    return about + title + re.sub(r"\bMODEL\b", f'"{repo}"', use.replace(_MODEL, ""))
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -246,7 +256,7 @@ def _usage(settings: EncoderSettings, relations: ExportedRelations | None) -> st
     """Code for each library that opens the folder; MODEL is its path or hub id."""
     if settings.pooling == OF_NAMES:
         own = _SENTENCE_TRANSFORMERS.replace("(MODEL)", "(MODEL, trust_remote_code=True)")
-        return f"{_OURS}\n\n{own}{_PYTORCH}"
+        return f"{_MODEL}{own}{_PYTORCH}{_OURS}"
     pooled = {
         "cls": "hidden[:, 0]",
         "mean": '(hidden * batch["attention_mask"][..., None]).sum(1) '
@@ -260,9 +270,7 @@ def _usage(settings: EncoderSettings, relations: ExportedRelations | None) -> st
             'pieces = (batch["attention_mask"] * batch["attention_mask"].roll(-1, 1))[..., None]\n'
         )
         mask += "pieces[:, [0, -1]] = 0  # neither [CLS] nor [SEP] of any term\n"
-    text = f"""{_OURS}
-
-{_SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
+    text = f"""{_MODEL}{_SENTENCE_TRANSFORMERS if settings.pooling != "pieces" else ""}```python
 import torch
 from transformers import AutoModel, AutoTokenizer
 
@@ -273,7 +281,7 @@ with torch.inference_mode():
     output = model(**batch)
 hidden = output.last_hidden_state
 {mask}vectors = torch.nn.functional.normalize({pooled}, dim=-1)
-```"""
+```{_OURS}"""
     if relations:
         name, _ = KINDS[relations.table.ndim]
         query = "table[r].T @ vector" if relations.bilinear else "vector + table[r]"

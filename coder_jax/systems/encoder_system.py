@@ -901,6 +901,7 @@ def run_summary(system: Any, run: SavedRun) -> dict[str, Any]:
         chosen["checkpoint"] = f"the best so far by {system.best}: {best[1]:g}"
     return {
         "name": f"{system.title} ({config.recipe})",
+        "tags": [config.system.name, *["umls"] * (saved.dataset.name == "umls")],
         "method": f"{system.title} ({system.paper})",
         "languages": [name for name, terms in by_language.items() if terms],
         "recipe": {

@@ -23,6 +23,7 @@ from coder_jax import TermEncoder
 from coder_jax.export import folder as export
 from coder_jax.export import folder as verify_export
 from coder_jax.export.folder import export_encoder, push_to_hub, try_export
+from coder_jax.export.model_card import model_card
 from coder_jax.export.relations import ExportedRelations
 from coder_jax.models.hf_files import EncoderSettings
 from coder_jax.models.hf_weights import load_bert, random_bert, to_hf
@@ -477,6 +478,17 @@ def test_a_name_without_an_organisation_is_one_s_own(hub, exported):
         "me/model",
         "private",
     )
+
+
+def test_the_code_of_an_uploaded_card_names_the_repository(hub, exported):
+    text = model_card({"data": {"MODEL": 1}}, EncoderSettings())
+    (exported / "README.md").write_text(text)
+    push_to_hub(exported, "model")
+    card = (exported / "README.md").read_text()
+    assert card.count("MODEL") == 1 and "| MODEL | 1 |" in card
+    first, *_, ours = card.partition("\n## Use\n")[2].split("```python\n")[1:]
+    assert 'SentenceTransformer("me/model").encode' in first
+    assert 'TermEncoder.from_pretrained("me/model")' in ours
 
 
 def test_a_public_repository_is_private_before_anything_is_sent(hub, exported):

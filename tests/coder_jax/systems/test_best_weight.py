@@ -181,6 +181,7 @@ def test_export_takes_it_and_the_card_tells_all(trained, source, tmp_path, capsy
     assert f"step 6 ({told}) exported" in said, "of equal weights the smallest"
     card = (out / "README.md").read_text()
     assert f"| weights | {told} |" in card
+    assert "- entity-linking\n- coder\n---\n" in card, "the dataset is none of the UMLS"
     assert "| weight | held-out names (3) | mine.tsv (2) |" in card
     assert "| 0.3 | 100 |" in card and card.count("| 100 |") >= 11
     system, run = load_run(trained)
