@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.confidence import ALL, BROADER, likeliest
 from coder_jax.mapping.normalizer import LIKELY, Near, Rule, SameStringNormalizer
-from coder_jax.models.bert import Bert, Probes
+from coder_jax.models.bert import Bert, Probes, compiled, split_encoder
 from coder_jax.models.hf_files import find_folder, read_settings
 from coder_jax.models.hf_weights import load_bert
 from coder_jax.systems.recall_rank.candidates import CANDIDATES, Generator
@@ -144,18 +144,35 @@ def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Ar
     return jnp.pad(product + head["bias"][None], ((0, 0), (1, 0)))
 
 
-# Compiled once for each shape and each structure of an encoder.
-_compiled_logits: Any = nnx.jit(rank_logits, static_argnums=(3, 4, 5))
+def _answers(
+    bert: Bert,
+    head: Mapping[str, jax.Array],
+    rows: Mapping[str, jax.Array],
+    *,
+    pairs: int,
+    probes: int,
+    mask: Mask,
+) -> jax.Array:
+    """float32 [N, 1 + A]: the softmax of `rank_logits`."""
+    return jax.nn.softmax(rank_logits(bert, head, rows, pairs, probes, mask))
+
+
+def place_ranker(
+    bert: Bert, head: Mapping[str, Any], *, probes: int, mask: Mask
+) -> Callable[..., jax.Array]:
+    """What `probabilities` asks: `_answers`, compiled, with all parameters on a device.
+
+    Args:
+        bert, head, probes, mask: as for `rank_logits`; arrays that are on devices stay there.
+    """
+    structure, params = split_encoder(bert)
+    given = jax.device_put((params, dict(head)))
+    answers = compiled(_answers, structure, "pairs", "probes", "mask")
+    return partial(answers, *given, probes=probes, mask=mask)
 
 
 def probabilities(
-    bert: Bert,
-    head: Mapping[str, Any],
-    pairs: Pairs,
-    *,
-    probes: int,
-    mask: Mask,
-    progress: bool = False,
+    answers: Callable[..., jax.Array], pairs: Pairs, *, progress: bool = False
 ) -> np.ndarray:
     """float32 [n, A]: the probabilities of the answers for each pair, independent of the packing:
     that it is a name of the concept, and perhaps of a broader one.
@@ -163,7 +180,7 @@ def probabilities(
     Equal pairs, such as of a mention that texts repeat, are computed once.
 
     Args:
-        bert, head, probes, mask: as for `rank_logits`.
+        answers: of `place_ranker`.
         pairs: n of them.
         progress: show a progress bar.
 
@@ -171,19 +188,22 @@ def probabilities(
         Stopped: a signal asked for it.
     """
     first_of, place = _distinct_pairs(pairs)
-    found = np.empty((len(first_of), np.shape(head["bias"])[0]), np.float32)
     lengths = np.diff(pairs.start)
     row_length = max(_ROW_LENGTH, int(lengths.max(initial=1)))
     # Pairs of similar length are packed together.
     order = np.argsort(-lengths[first_of], kind="stable")
     parts = range(0, len(first_of), _PAIRS_AT_ONCE)
+    found: list[np.ndarray] = []
+    under_way: jax.Array | None = None
     for first in progress_bar(parts, desc="ranking", unit="block", disable=not progress):
         process.poll()
-        chosen = order[first : first + _PAIRS_AT_ONCE]
-        rows = packed(pairs, first_of[chosen], row_length)
-        logits = _compiled_logits(bert, dict(head), rows, _PAIRS_AT_ONCE, probes, mask)
-        found[chosen] = jax.nn.softmax(logits[: len(chosen)])[:, 1:]
-    return found[place]
+        rows = packed(pairs, first_of[order[first : first + _PAIRS_AT_ONCE]], row_length)
+        made = answers(jax.device_put(rows), pairs=_PAIRS_AT_ONCE)
+        if under_way is not None:  # fetched one block late, so that the device never waits
+            found.append(np.asarray(under_way))
+        under_way = made
+    found.append(np.asarray(under_way))
+    return np.concatenate(found)[np.argsort(order)[place], 1:]
 
 
 def _distinct_pairs(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -257,11 +277,12 @@ class TermRanker:
         max_length: int = 64,
         pair_length: int = 128,
     ):
-        self.bert, self.tokenizer, self.keywords = bert, tokenizer, keywords
+        self.tokenizer, self.keywords = tokenizer, keywords
         self.head = {name: np.asarray(array, np.float32) for name, array in head.items()}
         self.mask, self.cleaning = mask, cleaning
         self.max_length, self.pair_length = max_length, pair_length
         self.probes = probe_tokens(tokenizer, len(keywords.kinds))
+        self.answers = place_ranker(bert, self.head, probes=len(self.probes), mask=mask)
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> TermRanker:
@@ -324,14 +345,7 @@ class TermRanker:
         ]
         of_mentions, of_names = map(inputs_of, tables)
         pairs = pairs_of(of_mentions, of_names, rows, self.probes, self.pair_length)
-        return probabilities(
-            self.bert,
-            self.head,
-            pairs,
-            probes=len(self.probes),
-            mask=self.mask,
-            progress=progress,
-        )
+        return probabilities(self.answers, pairs, progress=progress)
 
 
 def keywords_of(path: Path, kinds: list[str]) -> KeywordVocabulary:

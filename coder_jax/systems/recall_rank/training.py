@@ -61,6 +61,7 @@ from coder_jax.systems.recall_rank.ranking import (
     answer_logits,
     keywords_of,
     packed,
+    place_ranker,
     probabilities,
     rank_logits,
     ranked,
@@ -601,13 +602,13 @@ class RankSystem(EncoderSystem):
             if not is_first():
                 return {}
             graph, _ = split_encoder(self.structure(view.recorded_start))
-            found = probabilities(
+            answers = place_ranker(
                 merge_encoder(graph, view.params["encoder"]),
                 view.params["score"],
-                pairs,
                 probes=len(view.recorded_start.keyword_kinds),
                 mask=self.mask,
-            ).reshape(*lists.names.shape, -1)
+            )
+            found = probabilities(answers, pairs).reshape(*lists.names.shape, -1)
             both = dev_scores(ranked(lists, data.name_concepts, found), gold)
             alone = dev_scores(
                 ranked(lists, data.name_concepts, found, Choice(fusion="rank")), gold

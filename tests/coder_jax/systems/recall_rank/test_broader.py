@@ -64,7 +64,7 @@ def test_what_is_answered_is_what_was_trained(lists, ranker):
     stages = RecallAndRank(TfIdfGenerator(), [one], names, data.name_concepts)
     found, shares = stages.scored(list(dev.mentions.strings), 4)
     pairs = source.pairs_of(dev.mentions, candidate_rows(found))
-    expected = probabilities(one.bert, one.head, pairs, probes=2, mask=system.mask)
+    expected = probabilities(one.answers, pairs)
     np.testing.assert_allclose(shares.reshape(-1, 2), expected, atol=1e-6)
     assert (expected.sum(axis=1) < 1).all() and np.ptp(expected, axis=0).min() > 1e-4
 

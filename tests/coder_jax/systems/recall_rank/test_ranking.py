@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import logging
 import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from mention_run import config_of, source_of
 from sklearn.feature_extraction.text import TfidfVectorizer
-from tiny_bert import UNUSED, write_model
+from tiny_bert import TINY, UNUSED, write_model, write_tokenizer
 from tiny_mentions import mentions_of_codes, tiny_mentions
 
 from coder_jax.__main__ import main
@@ -20,7 +22,9 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.record import read_records
 from coder_jax.evaluation.several_concepts import _EDITS, _SIGNS, _TF_IDF, _TRAINING
 from coder_jax.mapping.coded_list import Status
+from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.recall_rank import candidates as nearest_module
+from coder_jax.systems.recall_rank import ranking
 from coder_jax.systems.recall_rank.candidates import (
     TfIdfGenerator,
     _nearest,
@@ -31,6 +35,7 @@ from coder_jax.systems.recall_rank.candidates import (
 from coder_jax.systems.recall_rank.ranking import (
     Choice,
     RecallAndRank,
+    TermRanker,
     _answer_counts,
     _recall_scores,
     best_first,
@@ -47,7 +52,9 @@ from coder_jax.systems.trained_models import (
 from coder_jax.training.train import train
 from data_pipeline.dataset.dictionary import Dictionary, read_dictionary
 from data_pipeline.dataset.mentions import CandidateLists, open_mentions, read_lists
+from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.keywords import KeywordVocabulary
 
 RNG = np.random.default_rng(0)
 
@@ -171,6 +178,31 @@ def test_a_mention_s_own_names_are_never_its_others():
         assert row.tolist() == others[:5]
     with pytest.raises(BadInput, match="has 40 names, of which a mention may mean 3; expected 38"):
         nearest_wrong_names(mentions, names, own, 38)
+
+
+# ---- The ranker ----
+
+
+def test_a_ranker_s_weights_are_on_the_device_and_any_number_of_pairs_is_compiled_once(
+    tmp_path, monkeypatch, caplog
+):
+    """Nor is the structure of its encoder looked at for each block of pairs."""
+    write_tokenizer(tmp_path, UNUSED)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    head = {"kernel": RNG.normal(size=(TINY.hidden_size, 2)), "bias": np.zeros(2)}
+    keywords = KeywordVocabulary({"place": ("heart", "limb")})
+    tokenizer, bert = load_tokenizer(tmp_path), random_bert(TINY, seed=0)
+    ranker = TermRanker(bert, tokenizer, head, keywords)
+    names = ["heart attack", "limb pain", "pain", "acute pain", "x"]
+    monkeypatch.setattr(ranking, "_PAIRS_AT_ONCE", 4)
+    expected = ranker.score("heart", names)
+    monkeypatch.setattr(nnx.GraphDef, "__hash__", None)
+    guard = jax.transfer_guard_host_to_device("disallow")
+    with guard, jax.log_compiles(), caplog.at_level(logging.WARNING, "jax"):
+        for number in (1, 2, 3, 4, 5):
+            found = ranker.score("heart", names[:number])
+            np.testing.assert_allclose(found, expected[:number], rtol=1e-5)
+    assert "ompiling" not in caplog.text
 
 
 # ---- Fusion ----

@@ -29,6 +29,7 @@ from coder_jax.systems.recall_rank.ranking import (
     RecallAndRank,
     TermRanker,
     _distinct_pairs,
+    place_ranker,
     probabilities,
 )
 from coder_jax.systems.trained_models import (
@@ -304,14 +305,13 @@ def one(pairs, number):
 @pytest.mark.parametrize("mask", ["after", "before"])
 def test_a_pair_scores_packed_as_alone(mask):
     bert, pairs = random_bert(TINY, seed=3, dtype=jnp.float32), random_pairs(40)
-    together = probabilities(bert, HEAD, pairs, probes=2, mask=mask)
-    alone = [
-        probabilities(bert, HEAD, one(pairs, number), probes=2, mask=mask)[0]
-        for number in (0, 7, 39)
-    ]
+    answers = place_ranker(bert, HEAD, probes=2, mask=mask)
+    together = probabilities(answers, pairs)
+    alone = [probabilities(answers, one(pairs, number))[0] for number in (0, 7, 39)]
     np.testing.assert_allclose(together[[0, 7, 39]], alone, atol=1e-5)
     assert np.ptp(together) > 0.05
-    other = probabilities(bert, HEAD, pairs, probes=2, mask={"after": "before"}.get(mask, "after"))
+    other_mask = {"after": "before"}.get(mask, "after")
+    other = probabilities(place_ranker(bert, HEAD, probes=2, mask=other_mask), pairs)
     assert np.abs(other - together).max() > 1e-3
 
 
@@ -327,8 +327,8 @@ def test_equal_pairs_are_scored_once():
     first, place = _distinct_pairs(pairs)
     assert first.tolist() == [0, 1, 3, 6] and place.tolist() == [0, 1, 0, 2, 1, 0, 3]
     bert = random_bert(TINY, seed=3, dtype=jnp.float32)
-    found = probabilities(bert, HEAD, pairs, probes=2, mask="after")
-    alone = probabilities(bert, HEAD, single, probes=2, mask="after")
+    answers = place_ranker(bert, HEAD, probes=2, mask="after")
+    found, alone = probabilities(answers, pairs), probabilities(answers, single)
     np.testing.assert_allclose(found[:-1], alone[rows], atol=1e-5)
     assert found[0] == found[2] == found[5] != found[6]
 
