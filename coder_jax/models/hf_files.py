@@ -161,7 +161,13 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         with safe_open(path, framework="numpy") as file:
             for name in file.keys():
-                tensors[name] = _as_float32(file.get_tensor(name))
+                try:
+                    tensors[name] = _as_float32(file.get_tensor(name))
+                except (AttributeError, TypeError) as error:  # NumPy has no such type
+                    raise BadInput(
+                        f"{path}: {name} has values of {file.get_slice(name).get_dtype()}; "
+                        "expected finite floats: it is quantized: give the full weights"
+                    ) from error
     except SafetensorError as error:
         _check_fetched(path)
         raise BadInput(

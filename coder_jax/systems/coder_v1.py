@@ -77,7 +77,8 @@ class _TypeHead(GroupHead):
             )
 
     def fill(self, group: Group, params: Tree, mesh: Mesh) -> Group:
-        logits = group.vectors @ params["kernel"]
+        highest = jax.lax.Precision.HIGHEST
+        logits = jnp.matmul(group.vectors, params["kernel"], precision=highest)
         logits += jnp.broadcast_to(params["bias"], logits.shape)
         return dataclasses.replace(group, type_logits=logits)
 

@@ -241,6 +241,15 @@ def edit_weight(folder, edit):
     save_file(tensors | {name: edit(tensors[name])}, folder / "model.safetensors")
 
 
+def eight_bits(folder):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in sorted(tensors) if name.endswith("layer.1.output.dense.bias"))
+    tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+    save_file(tensors, folder / "model.safetensors")
+
+
 def one_nan(weight):
     return np.where(np.arange(len(weight)) == 3, np.float32(np.nan), weight)
 
@@ -282,6 +291,10 @@ def two_encoders(folder):
         (
             partial(edit_weight, edit=lambda weight: weight.astype(np.int8)),
             "layer.1.output.dense.bias has values of int8; expected finite floats",
+        ),
+        (
+            eight_bits,
+            "layer.1.output.dense.bias has values of F8_E4M3; expected finite floats: .* full wei",
         ),
         (two_encoders, r"2 word tables .*context\., question\..*expected one encoder"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is not JSON"),

@@ -11,6 +11,7 @@ from naive_losses import naive
 
 from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.group_losses import Group, MultiSimilarity, cosine
+from data_pipeline.batches.spec import BatchSpec
 
 U, M, D, S = 3, 2, 6, 4
 K = U * M
@@ -115,3 +116,15 @@ def test_a_group_without_relations_or_types_adds_nothing():
     value, gradient = jax.value_and_grad(total, allow_int=True)(group)
     assert float(value) == pytest.approx(paper_parts(random_group(), LOSS)[0], rel=2e-5)
     assert np.isfinite(gradient.vectors).all() and not np.asarray(gradient.type_logits).any()
+
+
+def test_the_head_of_types_multiplies_in_float32():
+    """An accelerator's products of float32 have less, unless all of it is asked for."""
+    _, head = dataclasses.replace(LOSS, batch=BatchSpec(semantic_types=True)).heads
+    params = {"kernel": jnp.ones((D, S)), "bias": jnp.zeros(S)}
+    with jax.default_matmul_precision("default"):
+        traced = jax.make_jaxpr(lambda group: head.fill(group, params, None).type_logits)(
+            random_group()
+        )
+    (product,) = [one for one in traced.eqns if one.primitive.name == "dot_general"]
+    assert set(product.params["precision"]) == {jax.lax.Precision.HIGHEST}
