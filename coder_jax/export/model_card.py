@@ -83,7 +83,7 @@ _KEYS = {
 _MODEL = "`MODEL` is the path of this folder or its id on the hub.\n\n"
 _OURS = """
 
-With coder_jax, installed from its repository, `coder_jax`:
+With coder_jax, installed from its repository:
 
 ```python
 from coder_jax import TermEncoder
