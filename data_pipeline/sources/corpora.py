@@ -19,6 +19,7 @@ from data_pipeline.files.tables import (
     bounded_lines,
     check_unpacked,
     decoded,
+    first_line,
     is_empty,
     is_workbook,
     read_rows,
@@ -630,11 +631,19 @@ def _check_group(found: str, place: str) -> None:
 
 _COLUMNS = ("mention", "cui")  # of a header, lower-cased
 _LANGUAGE = "language"
+_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*')
 
 
 def names_mentions(header: Sequence[str]) -> bool:
     """Whether a first line, lower-cased, names the columns of mentions and CUIs among others."""
     return set(_COLUMNS) <= set(header) and len(header) > len(_COLUMNS)
+
+
+def _is_quoted(path: Path) -> bool:
+    """Whether all fields of a first line stand in quotes, as R writes them; else those in a file
+    are ordinary characters, as published sets have them.
+    """
+    return not is_workbook(path) and _QUOTED.fullmatch(first_line(path)) is not None
 
 
 def mention_languages(path: Path) -> list[str] | None:
@@ -643,7 +652,7 @@ def mention_languages(path: Path) -> list[str] | None:
     Args:
         path: of a file that `mention_rows` can read; there are as many rows, in the same order.
     """
-    (_, names), *rows = tab_separated(path, quoted=True)
+    (_, names), *rows = tab_separated(path, quoted=_is_quoted(path))
     header = [name.lower() for name in names]
     if not names_mentions(header) or _LANGUAGE not in header:
         return None
@@ -659,14 +668,14 @@ def mention_rows(path: Path) -> list[tuple[str, str]]:
     Raises:
         BadInput: if the file cannot be read, or a row has other columns or an empty one.
     """
-    (_, names), *rows = tab_separated(path, quoted=True)
+    (_, names), *rows = tab_separated(path, quoted=_is_quoted(path))
     header = [name.lower() for name in names]
     if (
         not set(_COLUMNS) <= set(header)
         or len(header) == len(_COLUMNS)
         and header[0] == _COLUMNS[0]
     ):
-        pairs = two_columns(path, "mention<TAB>CUI", quoted=True)
+        pairs = two_columns(path, "mention<TAB>CUI", quoted=_is_quoted(path))
     else:
         if not rows:
             raise BadInput(f"{path}: found a header and no rows; expected mentions and their CUIs")
