@@ -622,21 +622,21 @@ class _CodedColumns(NamedTuple):
             if len(fields) != len(names) or fields[rank].strip() in ("", "1"):
                 found.append((line, [*fields]))
             elif fields[status].strip() == Status.DECIDED:
-                lines = more.setdefault(tuple(fields[one] for one in of_term), {})
-                lines.setdefault(fields[concept], []).append(line)
+                of_concept = more.setdefault(tuple(fields[one] for one in of_term), {})
+                of_concept.setdefault(fields[concept], []).append(line)
         for _, fields in found:
             if len(fields) == len(names) and fields[status].strip() == Status.DECIDED:
-                for one, lines in more.get(tuple(fields[one] for one in of_term), {}).items():
+                for further, lines in more.get(tuple(fields[one] for one in of_term), {}).items():
                     if lines:  # of a term that the list has twice, each takes its own
-                        fields[concept] += CONCEPT_SEPARATOR + one
+                        fields[concept] += CONCEPT_SEPARATOR + further
                         lines.pop()
         for term, concepts in more.items():
-            for one, lines in concepts.items():
-                for line in lines:
+            for further, lines in concepts.items():
+                if lines:
                     raise BadInput(
-                        f"{path}:{line}: found {one}, {Status.DECIDED} for {term[0]!r}, and no row "
-                        f"of rank 1 that is; expected it as well: take this row out, or make its "
-                        "rank 1"
+                        f"{path}:{lines[0]}: found {further}, {Status.DECIDED} for {term[0]!r}, "
+                        "and no row of rank 1 that is; expected it as well: take this row out, or "
+                        "make its rank 1"
                     )
         return found
 
