@@ -43,8 +43,9 @@ class WeightChoice:
 
     Attributes:
       run: the run with the encoder of that weight.
-      rows: of each weight a row for the model card: acc@1 in percent of each set of names; last
-        the standard errors at the chosen one.
+      rows: of each weight a row for the model card: the weight, and acc@1 in percent of each set
+        of names; last the standard errors at the chosen one. The first column says among how many
+        terms.
     """
 
     weight: float
@@ -98,6 +99,8 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
         scores.append(_scores(encoder_of(at(weight)).encode, sets))
         shown = (f"{one.name} {scores[-1][one.name]:.1f}" for one in sets if _is_main(one))
         log(f"weight {weight:g}: {', '.join(shown)}")
+    terms = sorted({len(one.fold.dictionary.terms) for one in sets})
+    head = f"weight; acc@1 among {' or '.join(f'{n:,}' for n in terms)} terms"
     start = scores[0]
     kept = [one.name for one in sets if one.kept or one.name == _HELD_OUT]
     allowed = [
@@ -117,13 +120,13 @@ def choose_weight(system: System, run: SavedRun, second: Path | None = None) -> 
     chosen = at(_WEIGHTS[number])
     chosen = dataclasses.replace(chosen, weights=f"{chosen.weights}, chosen by held-out names")
     rows: list[dict[str, Any]] = [
-        {"weight": weight, **{counted[name]: round(acc, 1) for name, acc in found.items()}}
+        {head: weight, **{counted[name]: round(acc, 1) for name, acc in found.items()}}
         for weight, found in zip(_WEIGHTS, scores, strict=True)
     ]
     errors = {
         counted[one.name]: f"{_standard_error(scores[number][one.name], one):.1f}" for one in sets
     }
-    rows.append({"weight": f"standard error at {_WEIGHTS[number]:g}", **errors})
+    rows.append({head: f"standard error at {_WEIGHTS[number]:g}", **errors})
     return WeightChoice(_WEIGHTS[number], chosen, rows)
 
 

@@ -38,6 +38,9 @@ def write_heldout(folder, languages=None):
     return folder
 
 
+HEAD = f"weight; acc@1 among {CONCEPTS} terms"
+
+
 class Encoder:
     """Finds the held-out names in `plain[weight]`, and the other mentions in `other[weight]`."""
 
@@ -93,12 +96,12 @@ def test_the_best_weight_that_loses_nothing(scored, tmp_path, capsys):
     )
     assert choice.run.weight == 0.4
     assert choice.run.weights == "0.4, chosen by held-out names"
-    rows = {row["weight"]: row for row in choice.rows}
-    assert rows[0.4] == {"weight": 0.4, "held-out names (12)": 66.7, "mine.tsv (12)": 58.3}
+    rows = {row[HEAD]: row for row in choice.rows}
+    assert rows[0.4] == {HEAD: 0.4, "held-out names (12)": 66.7, "mine.tsv (12)": 58.3}
     assert rows[1.0]["held-out names (12)"] == 100.0 and len(rows) == 12
     # The square root of 2/3 x 1/3 / 12, and of 7/12 x 5/12 / 12.
     last = {"held-out names (12)": "13.6", "mine.tsv (12)": "14.2"}
-    assert choice.rows[-1] == {"weight": "standard error at 0.4", **last}
+    assert choice.rows[-1] == {HEAD: "standard error at 0.4", **last}
     said = capsys.readouterr().out
     assert "To be high: held-out names (12). Not to be below the start: mine.tsv (12)" in said
     assert "weight 0.7: held-out names 75.0, mine.tsv 41.7" in said
@@ -117,7 +120,7 @@ def test_by_default_the_second_set_are_the_names_as_people_write_them(scored, tm
     choice = choose_weight(None, run)
     assert choice.weight == 0.3
     columns = list(choice.rows[0])
-    assert columns[:2] == ["weight", "held-out names (12)"]
+    assert columns[:2] == [HEAD, "held-out names (12)"]
     assert columns[2] == "as people write them (12)"
     kinds = {name.split(" (")[0] for name in columns[3:]}
     assert kinds <= set(best_weight.KINDS) and len(kinds) > 2
@@ -182,7 +185,7 @@ def test_export_takes_it_and_the_card_tells_all(trained, source, tmp_path, capsy
     card = (out / "README.md").read_text()
     assert f"| weights | {told} |" in card
     assert "- entity-linking\n- coder\n---\n" in card, "the dataset is none of the UMLS"
-    assert "| weight | held-out names (3) | mine.tsv (2) |" in card
+    assert "| weight; acc@1 among 3 terms | held-out names (3) | mine.tsv (2) |" in card
     assert "| 0.3 | 100 |" in card and card.count("| 100 |") >= 11
     system, run = load_run(trained)
     found, wanted = (
