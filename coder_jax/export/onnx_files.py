@@ -15,9 +15,11 @@ import numpy as np
 from coder_jax.encoding.encoder import TermEncoder, nearest_concepts
 from coder_jax.encoding.readers import ONNX_FILES
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, require_torch
+from coder_jax.export.model_card import FOLDER
 from coder_jax.models.hf_files import EncoderSettings, read_settings
 from coder_jax.models.names import is_name_encoder
 from data_pipeline.dataset.dictionary import read_dictionary
+from data_pipeline.files.identity import read_json
 from data_pipeline.files.whole import written_whole
 from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.corpora import mention_rows
@@ -93,7 +95,7 @@ def add_onnx(folder: Path, *, int8: bool = False, heldout: Path | None = None) -
         small.unlink(missing_ok=True)
         raise
     with (folder / "README.md").open("a", encoding="utf-8") as card:
-        card.write(_section(checks))
+        card.write(_section(checks, folder, settings))
     return checks
 
 
@@ -184,7 +186,43 @@ def _found(encoder: TermEncoder, heldout: Path) -> float:
     return 100 * float(np.mean(right))
 
 
-def _section(checks: OnnxChecks) -> str:
+_VECTORS = {  # of each pooling, in the code of the card
+    "cls": "hidden[:, 0]",
+    "mean": "(hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)",
+    "pieces": "(hidden * mask[..., None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)",
+    "pooler": "hidden",
+}
+
+
+def _code(folder: Path, settings: EncoderSettings) -> str:
+    """How model.onnx is used with ONNX Runtime and the library tokenizers alone."""
+    config = read_json(folder / "config.json")
+    types = ', "token_type_ids": 0 * ids' if config["model_type"] == "bert" else ""
+    output = "pooler_output" if settings.pooling == "pooler" else "last_hidden_state"
+    pieces = "mask = mask * np.roll(mask, -1, 1)\nmask[:, [0, -1]] = 0  # neither [CLS] nor [SEP]\n"
+    return f"""```python
+import os
+import numpy as np
+import onnxruntime
+from huggingface_hub import snapshot_download
+from tokenizers import Tokenizer
+
+{FOLDER}
+tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+tokenizer.enable_truncation({settings.max_length})
+tokenizer.enable_padding(pad_id={config["pad_token_id"]})
+session = onnxruntime.InferenceSession(os.path.join(folder, "{ONNX_FILES["onnx"]}"))
+batch = tokenizer.encode_batch(["heart attack", "myocardial infarction"])
+ids = np.array([one.ids for one in batch], np.int64)
+mask = np.array([one.attention_mask for one in batch], np.int64)
+inputs = {{"input_ids": ids, "attention_mask": mask{types}}}
+(hidden,) = session.run(["{output}"], inputs)
+{pieces if settings.pooling == "pieces" else ""}vectors = {_VECTORS[settings.pooling]}
+vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+```"""
+
+
+def _section(checks: OnnxChecks, folder: Path, settings: EncoderSettings) -> str:
     """What the model card says of the files."""
     lines = [
         "\n\n## ONNX\n",
@@ -203,4 +241,4 @@ def _section(checks: OnnxChecks) -> str:
             "The first answer is right for {1:.1f} % of the held-out names; by the other files it "
             "is right for {0:.1f} %.".format(*checks.found)
         )
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", _code(folder, settings), ""])

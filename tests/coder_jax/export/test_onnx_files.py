@@ -54,6 +54,7 @@ def folder(tmp_path_factory):
     [
         ("bert", "pooler"),
         ("xlm-roberta", "mean"),
+        pytest.param("bert", "pieces", marks=pytest.mark.slow),
         pytest.param("modernbert", "mean", marks=pytest.mark.slow),
     ],
 )
@@ -67,6 +68,17 @@ def test_onnx_runtime_gives_the_vectors_of_the_export(tmp_path, kind, pooling):
     for unit in (True, False):
         found = theirs.encode(terms, unit=unit)
         np.testing.assert_allclose(found, ours.encode(terms, unit=unit), atol=1e-5, rtol=1e-4)
+    code_of_the_card_gives_the_vectors(out, ours)
+
+
+def code_of_the_card_gives_the_vectors(out, encoder):
+    """The terms have other numbers of tokens, so that one is padded."""
+    terms = ["heart", "myocardial infarction"]
+    code = (out / "README.md").read_text().rpartition("```python\n")[2].split("```")[0]
+    assert "coder_jax" not in code and "import torch" not in code
+    exec(code.replace("heart attack", "heart"), {"MODEL": str(out)}, known := {})
+    assert len({sum(one.attention_mask) for one in known["batch"]}) == 2
+    np.testing.assert_allclose(known["vectors"], encoder.encode(terms), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -98,6 +110,7 @@ def test_int8_is_near_and_the_card_says_how_near(folder):
     assert checks.found == (100.0, 100.0)
     card = (out / "README.md").read_text()
     assert card.count("\n## ONNX\n") == 1
+    code_of_the_card_gives_the_vectors(out, ours)
     assert f"{cosines.mean():.4f} on average" in card and "right for 100.0 %" in card
     assert "acc@1 of held-out names 100.0 (float32: 100.0)" in str(checks)
 
