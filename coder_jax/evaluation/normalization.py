@@ -1120,6 +1120,9 @@ class HeldOut:
         return rounded | {"terms": len(self.benchmark.folds[0].dictionary.terms)}
 
 
+_OF_TERMS = ("terms", "concepts", "languages", "vocabularies")  # columns of a dictionary
+
+
 def with_terms_at_most(
     benchmark: NormalizationBenchmark, most_terms: int
 ) -> NormalizationBenchmark:
@@ -1128,14 +1131,13 @@ def with_terms_at_most(
     It has one dictionary.
     """
     (whole,) = benchmark.dictionaries()
-    terms, concepts = whole.terms, whole.concepts
     golds = (joined for fold in benchmark.folds for joined in fold.gold)
     gold = {concept for joined in golds for concept in split_concepts(joined)}
-    is_gold = [not gold.isdisjoint(split_concepts(joined)) for joined in concepts]
-    order = sorted(range(len(terms)), key=lambda i: not is_gold[i])
+    is_gold = [not gold.isdisjoint(split_concepts(joined)) for joined in whole.concepts]
+    order = sorted(range(len(is_gold)), key=lambda i: not is_gold[i])
     order = order[: max(most_terms, sum(is_gold))]
-    dictionary = dataclasses.replace(
-        whole, terms=[terms[i] for i in order], concepts=[concepts[i] for i in order]
-    )
+    columns = {name: getattr(whole, name) for name in _OF_TERMS}
+    cut = {name: column and [column[i] for i in order] for name, column in columns.items()}
+    dictionary = dataclasses.replace(whole, **cut)
     folds = [dataclasses.replace(fold, dictionary=dictionary) for fold in benchmark.folds]
     return dataclasses.replace(benchmark, folds=folds)

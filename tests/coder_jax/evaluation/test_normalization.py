@@ -601,10 +601,13 @@ def test_a_dataset_without_held_out_terms(tmp_path):
 
 
 def test_a_look_at_a_run_keeps_the_terms_of_joined_gold_concepts():
-    dictionary = Dictionary(list("abcd"), ["C9", "C1|C5", "C8", "C2"], "toy")
+    of_terms = {"languages": list("EFGH"), "vocabularies": [(one,) for one in "WXYZ"]}
+    dictionary = Dictionary(list("abcd"), ["C9", "C1|C5", "C8", "C2"], "toy", **of_terms)
     fold = NormalizationFold("", ["x"], ["C5|C8"], dictionary)
     benchmark = Mentions("heldout", "toy", [fold], "hash")
-    assert with_terms_at_most(benchmark, 1).folds[0].dictionary.terms == ["b", "c"]
+    found = with_terms_at_most(benchmark, 1).folds[0].dictionary
+    assert found.terms == ["b", "c"]
+    assert (found.languages, found.vocabularies) == (["F", "G"], [("X",), ("Y",)])
 
 
 # -------------------------------------------------------------------------------------------------
