@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coder_jax.encoding.encoder import TermEncoder, dictionary_vectors
-from coder_jax.encoding.search import search
+from coder_jax.encoding.search import KeptRows, search
 from data_pipeline.dataset.mentions import CandidateLists
 from data_pipeline.files.whole import aligned
 from data_pipeline.process import BadInput
@@ -24,49 +24,60 @@ _NUMBERS_AT_ONCE = 1 << 24  # of float64 arrays, 128 MB each, whatever k and the
 _PAIRS_AT_ONCE = 16384  # whose mean distances are computed at a time
 
 
-def _nearest(queries: np.ndarray, keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k keys with the smallest Euclidean distance to each query, nearest first.
+class NameVectors:
+    """Vectors of names, made ready once for searches by Euclidean distance.
 
     |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2): keys with one more number, -|v|^2 / 2, are searched by
     the dot product. The distances of what was found are computed from differences.
 
     Args:
-        queries: float [q, D].
-        keys: float [n, D].
-        k: 1 <= k <= n.
-
-    Returns:
-        (distance float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
-
-    Raises:
-        ValueError, BadInput, Stopped: as `search`.
+        vectors: float [n, D]; they must not change.
     """
-    width = keys.shape[1]
-    # Centred on their mean: distances stay the same, and squares lose fewer digits.
-    middle = keys.mean(axis=0, dtype=np.float64)
-    longer_keys = aligned((len(keys), width + 1), np.float32)
-    at_once = max(1, _NUMBERS_AT_ONCE // width)
-    for first in range(0, len(keys), at_once):
-        part = longer_keys[first : first + at_once]
-        part[:, :width] = keys[first : first + at_once] - middle
-        part[:, width] = -0.5 * np.square(part[:, :width], dtype=np.float64).sum(axis=1)
-    longer_queries = aligned((len(queries), width + 1), np.float32)
-    longer_queries[:, :width] = queries - middle
-    longer_queries[:, width] = 1.0
-    _, found = search(longer_queries, longer_keys, min(k + _MORE, len(keys)))
-    found.sort(axis=1)  # so that a stable order puts the lower index first
-    distance = np.empty(found.shape, np.float32)
-    at_once = max(1, _NUMBERS_AT_ONCE // (found.shape[1] * width))
-    for first in range(0, len(queries), at_once):
-        some = slice(first, first + at_once)
-        difference = queries[some, None].astype(np.float64) - keys[found[some]]
-        distance[some] = np.sqrt(np.square(difference).sum(axis=-1))
-    order = np.argsort(distance, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
+
+    def __init__(self, vectors: np.ndarray):
+        self.vectors, width = vectors, vectors.shape[1]
+        # Centred on their mean: distances stay the same, and squares lose fewer digits.
+        self._middle = vectors.mean(axis=0, dtype=np.float64)
+        longer = aligned((len(vectors), width + 1), np.float32)
+        at_once = max(1, _NUMBERS_AT_ONCE // width)
+        for first in range(0, len(vectors), at_once):
+            part = longer[first : first + at_once]
+            part[:, :width] = vectors[first : first + at_once] - self._middle
+            part[:, width] = -0.5 * np.square(part[:, :width], dtype=np.float64).sum(axis=1)
+        self._keys = KeptRows(longer)
+
+    def nearest(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k vectors with the smallest distance to each query, nearest first.
+
+        Args:
+            queries: float [q, D].
+            k: 1 <= k <= n.
+
+        Returns:
+            (distance float32 [q, k], index int64 [q, k]); of equal ones the lower index first.
+
+        Raises:
+            ValueError, BadInput, Stopped: as `search`.
+        """
+        count, width = self.vectors.shape
+        longer = aligned((len(queries), width + 1), np.float32)
+        longer[:, :width] = queries - self._middle
+        longer[:, width] = 1.0
+        _, found = search(longer, self._keys, min(k + _MORE, count))
+        found.sort(axis=1)  # so that a stable order puts the lower index first
+        distance = np.empty(found.shape, np.float32)
+        at_once = max(1, _NUMBERS_AT_ONCE // (found.shape[1] * width))
+        for first in range(0, len(queries), at_once):
+            some = slice(first, first + at_once)
+            difference = queries[some, None].astype(np.float64) - self.vectors[found[some]]
+            distance[some] = np.sqrt(np.square(difference).sum(axis=-1))
+        order = np.argsort(distance, axis=1, kind="stable")[:, :k]
+        nearest = np.take_along_axis(distance, order, axis=1)
+        return nearest, np.take_along_axis(found, order, axis=1)
 
 
 def _nearest_by_mean(
-    queries: Sequence[np.ndarray], keys: Sequence[np.ndarray], k: int
+    queries: Sequence[np.ndarray], keys: Sequence[NameVectors], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k keys with the smallest mean distance over several encoders to each query; exact.
 
@@ -76,7 +87,7 @@ def _nearest_by_mean(
 
     Args:
         queries: float [q, D] of each encoder, whose widths may differ.
-        keys: float [n, D] of each.
+        keys: the n vectors of each.
         k: 1 <= k <= n.
 
     Returns:
@@ -89,19 +100,20 @@ def _nearest_by_mean(
         Fagin, Lotem, Naor, Optimal aggregation algorithms for middleware, 2003, section 4.
     """
     if len(keys) == 1:
-        return _nearest(queries[0], keys[0], k)
-    count = len(keys[0])
+        return keys[0].nearest(queries[0], k)
+    count = len(keys[0].vectors)
     distance, found = (np.empty((len(queries[0]), k), kind) for kind in (np.float32, np.int64))
     left, wanted = np.arange(len(queries[0])), min(4 * k, count)
     while left.size:
         some = [vectors[left] for vectors in queries]
-        lists = [_nearest(one, key, wanted) for one, key in zip(some, keys, strict=True)]
+        lists = [key.nearest(one, wanted) for one, key in zip(some, keys, strict=True)]
         least = np.mean([distances[:, -1] for distances, _ in lists], axis=0)
         index = np.sort(np.concatenate([name for _, name in lists], axis=1), axis=1)
         new = np.ones(index.shape, bool)  # not found by another encoder, too
         new[:, 1:] = index[:, 1:] != index[:, :-1]
         mean = np.full(index.shape, np.inf)
-        mean[new] = mean_distances(some, keys, np.nonzero(new)[0], index[new])
+        vectors_of_keys = [key.vectors for key in keys]
+        mean[new] = mean_distances(some, vectors_of_keys, np.nonzero(new)[0], index[new])
         order = np.argsort(mean, axis=1, kind="stable")[:, :k]
         mean, index = (np.take_along_axis(one, order, axis=1) for one in (mean, index))
         sure = (mean[:, -1] < least) | (wanted == count)
@@ -194,7 +206,7 @@ class Generator(abc.ABC):
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
     ) -> list[Any]:
         """The names of a dictionary, as mentions are compared with them: for each encoder their
-        vectors, float32 [N, D].
+        `NameVectors`.
 
         Args:
             names: N strings.
@@ -308,10 +320,10 @@ class CandidateGenerator(_EncodingGenerator):
 
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
-    ) -> list[np.ndarray]:
+    ) -> list[NameVectors]:
         unit, how = self.number is None, {"cache": cache, "progress": progress}
         found = dictionary_vectors(self.encoder, names, unit=unit, of_run=True, **how)
-        return [found if isinstance(found, np.ndarray) else np.array(found)]
+        return [NameVectors(found if isinstance(found, np.ndarray) else np.array(found))]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         if self.number is None:
@@ -352,9 +364,9 @@ class GeneratorEnsemble(_EncodingGenerator):
 
     def encode_names(
         self, names: Sequence[str], *, progress: bool = False, cache: bool = False
-    ) -> list[np.ndarray]:
+    ) -> list[NameVectors]:
         each = (one.encode_names(names, progress=progress, cache=cache) for one in self.members)
-        return [array for arrays in each for array in arrays]
+        return [name_vectors for some in each for name_vectors in some]
 
     def numbers(self, mentions: Sequence[str]) -> np.ndarray:
         shares = [one.numbers(mentions) for one in self.members]
@@ -364,7 +376,7 @@ class GeneratorEnsemble(_EncodingGenerator):
         self,
         member: np.ndarray,
         mentions: Sequence[str],
-        names: Sequence[np.ndarray],
+        names: Sequence[NameVectors],
         name_concepts: np.ndarray,
         k: int = CANDIDATES,
     ) -> CandidateLists:
@@ -377,9 +389,9 @@ class GeneratorEnsemble(_EncodingGenerator):
         rows = [np.flatnonzero(member == number) for number in range(len(self.members))]
         parts = [
             one.lists(
-                [mentions[row] for row in some.tolist()], [array], name_concepts, k, progress=True
+                [mentions[row] for row in some.tolist()], [vectors], name_concepts, k, progress=True
             )
-            for one, some, array in zip(self.members, rows, names, strict=True)
+            for one, some, vectors in zip(self.members, rows, names, strict=True)
         ]
         back = np.argsort(np.concatenate(rows))
         joined = {
@@ -408,7 +420,7 @@ def nearest_wrong_names(
             f"the dictionary has {len(names)} names, of which a mention may mean "
             f"{counts.max()}; expected {k} others: use fewer (--negatives-per-pair)"
         )
-    _, found = _nearest(mentions, names, k + int(counts.max(initial=0)))
+    _, found = NameVectors(names).nearest(mentions, k + int(counts.max(initial=0)))
     rows = np.repeat(np.arange(len(mentions)), counts)
     taken = rows * len(names) + np.concatenate([np.zeros(0, np.int64), *own])
     is_own = np.isin(np.arange(len(mentions))[:, None] * len(names) + found, taken)

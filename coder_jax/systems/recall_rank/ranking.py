@@ -484,14 +484,14 @@ class RecallAndRank:
         self.generator, self.rankers = generator, list(rankers)
         self.names, self.name_concepts = names, np.asarray(name_concepts)
         self.choice, self.cache = choice or Choice(), cache
-        self.vectors: list[np.ndarray] | None = None
+        self.vectors: list[Any] | None = None
 
     def are_over(self, names: Sequence[str], name_concepts: np.ndarray) -> bool:
         """Whether this model answers from that dictionary."""
         return self.names == names and np.array_equal(self.name_concepts, name_concepts)
 
-    def encode_names(self, *, progress: bool = False) -> list[np.ndarray]:
-        """float32 [N, D] for each encoder: the vectors of the dictionary, computed once."""
+    def encode_names(self, *, progress: bool = False) -> list[Any]:
+        """What the generator's `encode_names` gives of the dictionary, made once."""
         if self.vectors is None:
             self.vectors = self.generator.encode_names(
                 self.names, progress=progress, cache=self.cache

@@ -46,6 +46,7 @@ from coder_jax.systems.encoder_system import (
 from coder_jax.systems.group_losses import norm
 from coder_jax.systems.recall_rank.candidates import (
     CandidateGenerator,
+    NameVectors,
     mean_distances,
     nearest_wrong_names,
 )
@@ -443,7 +444,8 @@ class RecallSystem(EncoderSystem):
             names = generator.encode(list(data.names.strings), progress=True)
             if view.step and self.refresh_steps and view.step % self.refresh_steps == 0:
                 (view.computed[_NAME_VECTORS],) = names
-            lists = generator.lists(list(dev.mentions.strings), names, data.name_concepts)
+            keys = [NameVectors(vectors) for vectors in names]
+            lists = generator.lists(list(dev.mentions.strings), keys, data.name_concepts)
             return {"dev": dev_scores(ranked(lists, data.name_concepts, None), gold)}
 
         return score

@@ -16,7 +16,7 @@ from coder_jax.report.model_answers import (
     candidate_answers,
     mentions_folder,
 )
-from coder_jax.systems.recall_rank.candidates import _EncodingGenerator
+from coder_jax.systems.recall_rank.candidates import NameVectors, _EncodingGenerator
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import CandidateLists
 from data_pipeline.process import BadInput
@@ -35,7 +35,7 @@ class Nearest(_EncodingGenerator):
         return [np.zeros((len(strings), 1))]
 
     def encode_names(self, names, *, progress=False, cache=False):
-        return [1.0 + np.arange(len(names))[:, None]]
+        return [NameVectors(1.0 + np.arange(len(names))[:, None])]
 
     def numbers(self, mentions):
         return np.float32([[0.1, 0.7, 0.2] if "+" in one else [0.9, 0, 0.1] for one in mentions])

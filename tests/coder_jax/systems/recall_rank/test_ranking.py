@@ -19,6 +19,7 @@ from coder_jax.__main__ import main
 from coder_jax.encoding import encoder as encoded_dictionary
 from coder_jax.encoding import vector_files
 from coder_jax.encoding.encoder import TermEncoder
+from coder_jax.encoding.search import KeptRows, search
 from coder_jax.evaluation.record import read_records
 from coder_jax.evaluation.several_concepts import _EDITS, _SIGNS, _TF_IDF, _TRAINING
 from coder_jax.mapping.coded_list import Status
@@ -26,8 +27,10 @@ from coder_jax.models.hf_weights import random_bert
 from coder_jax.systems.recall_rank import candidates as nearest_module
 from coder_jax.systems.recall_rank import ranking
 from coder_jax.systems.recall_rank.candidates import (
+    CandidateGenerator,
+    GeneratorEnsemble,
+    NameVectors,
     TfIdfGenerator,
-    _nearest,
     _nearest_by_mean,
     _nearest_concepts,
     nearest_wrong_names,
@@ -100,7 +103,7 @@ def test_nearest_is_brute_force_wherever_the_vectors_lie(offset, at_once, monkey
     queries = (RNG.normal(size=(30, 9)) + offset).astype(np.float32)
     keys[7] = keys[5]  # equal ones: the lower index first
     queries[0] = keys[5]
-    distance, index = _nearest(queries, keys, 6)
+    distance, index = NameVectors(keys).nearest(queries, 6)
     exact = np.linalg.norm(queries[:, None].astype(float) - keys[None], axis=2)
     order = np.argsort(exact, axis=1, kind="stable")[:, :6]
     np.testing.assert_array_equal(index, order)
@@ -113,7 +116,7 @@ def test_of_keys_that_are_as_far_the_lower_index_comes_first():
     half = RNG.normal(size=(50, 9)).astype(np.float32) * np.float32(100)
     keys = np.stack([half, -half], axis=1).reshape(100, 9)
     keys = np.concatenate([keys, np.full((7, 9), 1e3, np.float32)])  # their mean is not the query
-    _, index = _nearest(np.zeros((1, 9), np.float32), keys, 100)
+    _, index = NameVectors(keys).nearest(np.zeros((1, 9), np.float32), 100)
     assert (index[0, 1::2] == index[0, ::2] + 1).all() and not (index[0, ::2] % 2).any()
 
 
@@ -122,7 +125,7 @@ def test_a_concept_is_as_near_as_its_nearest_name():
     queries = RNG.normal(size=(8, 4)).astype(np.float32)
 
     def near(rows, number):
-        return _nearest(queries[rows], names, number)
+        return NameVectors(names).nearest(queries[rows], number)
 
     distance, found = _nearest_concepts(near, 8, concepts, 5)
     exact = np.linalg.norm(queries[:, None].astype(float) - names[None], axis=2)
@@ -145,14 +148,15 @@ def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
     queries = [one[rows] + noise * RNG.normal(size=(40, one.shape[1])) for one in keys]
     for one in (*keys, *queries):
         one[7] = one[5]
-    asked = []
+    asked, nearest = [], NameVectors.nearest
 
-    def counted(queries, keys, k):
+    def counted(one, queries, k):
         asked.append((len(queries), k))
-        return _nearest(queries, keys, k)
+        return nearest(one, queries, k)
 
-    monkeypatch.setattr(nearest_module, "_nearest", counted)
-    distance, index = _nearest_by_mean(queries, keys, 5)
+    monkeypatch.setattr(NameVectors, "nearest", counted)
+    names = [NameVectors(key) for key in keys]
+    distance, index = _nearest_by_mean(queries, names, 5)
     exact = np.mean(
         [
             np.linalg.norm(query[:, None].astype(float) - key[None], axis=2)
@@ -165,7 +169,7 @@ def test_by_the_mean_of_distances_is_brute_force(noise, monkeypatch):
     np.testing.assert_allclose(distance, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
     assert asked[0] == (40, 20)  # few keys of each, and more where these leave it open
     assert (len(asked) > 2) == (noise > 1)
-    assert _nearest_by_mean(queries, keys, 500)[1].shape == (40, 500)
+    assert _nearest_by_mean(queries, names, 500)[1].shape == (40, 500)
 
 
 def test_a_mention_s_own_names_are_never_its_others():
@@ -178,6 +182,27 @@ def test_a_mention_s_own_names_are_never_its_others():
         assert row.tolist() == others[:5]
     with pytest.raises(BadInput, match="has 40 names, of which a mention may mean 3; expected 38"):
         nearest_wrong_names(mentions, names, own, 38)
+
+
+def test_keys_are_made_once_for_all_that_are_looked_up(tmp_path, monkeypatch):
+    """So that an accelerator keeps them."""
+    write_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    one = CandidateGenerator(TermEncoder(random_bert(TINY, seed=0), load_tokenizer(tmp_path)))
+    both, strings = GeneratorEnsemble([one, one]), [f"pain {number}" for number in range(30)]
+    searched = []
+
+    def seen(queries, keys, k):
+        searched.append(keys)
+        return search(queries, keys, k)
+
+    monkeypatch.setattr(nearest_module, "search", seen)
+    names = both.encode_names(strings)
+    for mentions in (["limb", "heart"], ["pain"]):
+        both.lists(mentions, names, np.zeros(30, np.int32) + np.arange(30) // 20, 2)
+        one.lists(mentions, names[:1], np.arange(30), 2)
+    assert len(searched) >= 6 and len(set(map(id, searched))) == 2
+    assert all(isinstance(keys, KeptRows) for keys in searched)
 
 
 # ---- The ranker ----
@@ -614,8 +639,7 @@ def test_names_are_encoded_once_for_all_that_ask(
     data = ["--data", str(mentions), "-k", "3"]
     for model in (generator[0], export):
         one = load_generators([model])
-        (alone,) = one.encode_names(names)
-        (kept,) = one.encode_names(names, cache=True)
+        alone, kept = (one.encode_names(names, cache=cache)[0].vectors for cache in (False, True))
         np.testing.assert_array_equal(kept, alone)
         np.testing.assert_allclose(kept, one.encode(names)[0], rtol=1e-5, atol=1e-5)
         assert np.abs(np.linalg.norm(kept, axis=1) - 1).min() > 0.1
