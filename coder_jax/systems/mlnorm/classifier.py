@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.encoding.search import search
+from coder_jax.encoding.search import KeptRows, block_size, rows_from, search
 from coder_jax.mapping.coded_list import Answer, Candidate, Status
 from coder_jax.mapping.normalizer import why_unanswerable, writer_out
 from coder_jax.systems.mlnorm.softmax import unit_rows
@@ -160,6 +160,8 @@ class ConceptClassifier:
             )
         self.encoder, self.head, self.classes, self.scale = encoder, head, classes, scale
         self.table = table[: len(classes.concepts)]
+        # The concepts of each semantic group that was asked for, and their rows.
+        self._of_group: dict[int, tuple[np.ndarray, KeptRows]] = {}
 
     @property
     def concepts(self) -> list[str]:
@@ -180,12 +182,13 @@ class ConceptClassifier:
     def encode(self, mentions: Sequence[str], *, progress: bool = False) -> np.ndarray:
         """float32 [M, D]: the unit vectors that are compared with the class rows."""
         pooled = self.encoder.encode(list(mentions), unit=False, progress=progress)
+        rows = block_size(len(pooled), _CHUNK)
         parts = [
-            np.asarray(_apply_head(self.head, jnp.asarray(pooled[first : first + _CHUNK])))
-            for first in range(0, len(pooled), _CHUNK)
+            np.asarray(_apply_head(self.head, rows_from(pooled, first, rows)))
+            for first in range(0, len(pooled), rows)
         ]
         width = self.table.shape[1]
-        return np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
+        return np.concatenate(parts)[: len(pooled)] if parts else np.zeros((0, width), np.float32)
 
     def nearest(
         self, mentions: Sequence[str], groups: Sequence[str | None], k: int = 1
@@ -216,11 +219,15 @@ class ConceptClassifier:
         index = np.full((len(vectors), k), -1, np.int64)
         probability = np.zeros((len(vectors), k), np.float32)
         for number in np.unique(numbers):
-            rows = np.flatnonzero(self.groups >> number & 1)
+            if number not in self._of_group:
+                rows = np.flatnonzero(self.groups >> number & 1)
+                every = rows.size == len(self.table)
+                keys = KeptRows(self.unit_table if every else self.unit_table[rows])
+                self._of_group[number] = rows, keys
+            rows, keys = self._of_group[number]
             mine = np.flatnonzero(numbers == number)
             if not rows.size:
                 continue
-            keys = self.unit_table if rows.size == len(self.table) else self.unit_table[rows]
             count = min(k, rows.size)
             cosine, found = search(vectors[mine], keys, count)
             log_sum = _log_sums(vectors[mine], keys, self.scale)
@@ -233,7 +240,7 @@ class ConceptClassifier:
         return bool((self.groups >> GROUPS.index(name) & 1).any())
 
 
-def _log_sums(vectors: np.ndarray, keys: np.ndarray, scale: float) -> np.ndarray:
+def _log_sums(vectors: np.ndarray, keys: KeptRows, scale: float) -> np.ndarray:
     """float32 [M]: the logarithm of the sum of exp(scale x cosine) over all keys.
 
     Args:
@@ -242,15 +249,18 @@ def _log_sums(vectors: np.ndarray, keys: np.ndarray, scale: float) -> np.ndarray
         scale: s, at most 40.
     """
     sums = []
-    for first in range(0, len(vectors), _CHUNK):
+    rows = block_size(len(vectors), _CHUNK)
+    for first in range(0, len(vectors), rows):
         process.poll()
-        part = jnp.asarray(vectors[first : first + _CHUNK])
-        total = np.zeros(len(part), np.float64)
+        part = jax.device_put(rows_from(vectors, first, rows))
+        total = np.zeros(rows, np.float64)
         for start in range(0, len(keys), _BLOCK):
             block = keys[start : start + _BLOCK]
-            total += np.asarray(_sum_of_exponentials(part, jnp.asarray(block), scale=scale))
+            total += np.asarray(_sum_of_exponentials(part, block, scale=scale))
         sums.append(scale + np.log(total))
-    return np.concatenate(sums).astype(np.float32) if sums else np.zeros(0, np.float32)
+    if not sums:
+        return np.zeros(0, np.float32)
+    return np.concatenate(sums)[: len(vectors)].astype(np.float32)
 
 
 @partial(jax.jit, static_argnames="scale")

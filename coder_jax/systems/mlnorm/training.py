@@ -30,7 +30,7 @@ from coder_jax.devices.hosts import barrier, is_first, log
 from coder_jax.devices.mesh import EVERYWHERE, constrain, local_copy
 from coder_jax.encoding.embed import embed_tokens, place
 from coder_jax.encoding.encoder import TermEncoder
-from coder_jax.encoding.search import search
+from coder_jax.encoding.search import KeptRows, search
 from coder_jax.export.folder import PROBE_TERMS, largest_difference, load_module
 from coder_jax.models.bert import Bert, inner_segments, merge_encoder, split_encoder
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
@@ -703,18 +703,19 @@ class MLNormClassesSystem(EncoderSystem):
         run = folder.parent.parent
         vectors, rows = map_array(run / VECTORS, AGAIN), map_array(run / ROWS, AGAIN)
         unit = np.asarray(unit_rows(jnp.asarray(table)))
-        of_group: dict[int, np.ndarray] = {}
+        of_group: dict[int, tuple[np.ndarray, KeptRows]] = {}
 
         def make(first: int, last: int) -> np.ndarray:
             terms, numbers = np.divmod(rows[first:last], ROW_GROUPS)
             found = np.full((last - first, self.candidates), -1, np.int32)
             for number in np.unique(numbers).tolist():
                 if number not in of_group:
-                    of_group[number] = np.flatnonzero(groups >> number & 1)
-                concepts = of_group[number]
+                    concepts = np.flatnonzero(groups >> number & 1)
+                    of_group[number] = concepts, KeptRows(unit[concepts])
+                concepts, keys = of_group[number]
                 count = min(self.candidates, concepts.size)
                 mine = np.flatnonzero(numbers == number)
-                _, nearest = search(vectors[terms[mine]], unit[concepts], count)
+                _, nearest = search(vectors[terms[mine]], keys, count)
                 found[mine, :count] = concepts[nearest]
             return found
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,12 @@ import torch
 from quaero_corpus import write_quaero
 
 from coder_jax.__main__ import main
+from coder_jax.encoding.search import search
 from coder_jax.mapping.coded_list import Status
+from coder_jax.systems.mlnorm import classifier as classifier_module
 from coder_jax.systems.mlnorm.classifier import (
     ClassNormalizer,
+    ConceptClassifier,
     apply_head,
     head_shapes,
     new_head,
@@ -22,8 +26,9 @@ from coder_jax.systems.mlnorm.classifier import (
     train_head,
 )
 from coder_jax.systems.trained_models import load_classifier
+from data_pipeline.batches.candidates import Classes
 from data_pipeline.dataset.dictionary import Dictionary
-from data_pipeline.terminology.semantic_groups import GROUPS
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 
 @pytest.fixture
@@ -50,6 +55,38 @@ def test_mentions_get_concepts_of_the_group_and_probabilities(first, mentions, c
         assert groups[row["concept"]] >> GROUPS.index("DISO") & 1
     assert rows[0]["confidence"] == rows[0]["similarity"]
     assert rows[3]["status"] == "no answer"
+
+
+def test_any_number_of_mentions_is_compiled_once_and_a_group_s_rows_are_copied_once(
+    monkeypatch, caplog
+):
+    rng, searched = np.random.default_rng(0), []
+
+    class Pooled:
+        def encode(self, mentions, **_):
+            return rng.normal(size=(len(mentions), 6)).astype(np.float32)
+
+    def seen(queries, keys, k):
+        searched.append(keys)
+        return search(queries, keys, k)
+
+    params, statistics = head_shapes(6, 4)
+    head = {**new_head(params, jax.random.key(0)), **new_statistics(statistics)}
+    disorders = 1 << GROUPS.index("DISO") | 1 << ANY
+    classes = Classes(list("abcdef"), np.array([disorders] * 4 + [1 << ANY] * 2, np.uint16))
+    table = rng.normal(size=(6, 4)).astype(np.float32)
+    classifier = ConceptClassifier(Pooled(), head, table, classes, scale=20.0)
+    monkeypatch.setattr(classifier_module, "search", seen)
+    for group in ("DISO", None):
+        classifier.nearest(["pain"] * 8, [group] * 8, 6)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING, "jax"):
+        for number in (5, 6, 7):
+            for group in ("DISO", None):
+                index, probability = classifier.nearest(["pain"] * number, [group] * number, 6)
+                assert (index >= 0).sum() == number * (4 if group else 6)
+                np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
+    assert "ompiling" not in caplog.text
+    assert len(searched) == 8 and len(set(map(id, searched))) == 2
 
 
 def test_below_the_threshold_there_is_no_answer(first):
