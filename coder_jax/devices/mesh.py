@@ -4,7 +4,8 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -284,13 +285,34 @@ def check_memory(
 
 
 def device_memory() -> int:
-    """Bytes that one device may use; on CPUs a device's share of the machine's memory."""
+    """Bytes that one device may use; on CPUs a device's share of the machine's, or container's,
+    memory.
+    """
     device = jax.local_devices()[0]
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return machine // jax.local_device_count()
+    limits = _container_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return min([machine, *limits]) // jax.local_device_count()
+
+
+def _container_limits(mine: Path, root: Path) -> Iterator[int]:
+    """Bytes that Linux lets this process use: those of its control groups that have a limit.
+
+    Args:
+        mine: the file that names the groups of this process.
+        root: where the groups are mounted; in a container, perhaps its own group in place of all.
+    """
+    for line in mine.read_text(encoding="utf-8").splitlines() if mine.exists() else ():
+        _, kinds, path = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        base, name = (root / "memory", "memory.limit_in_bytes") if kinds else (root, "memory.max")
+        inside = Path(path.lstrip("/"))
+        for file in (base / group / name for group in (inside, *inside.parents)):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                yield int(file.read_text(encoding="utf-8"))
 
 
 def peak_gigabytes() -> float:

@@ -59,6 +59,33 @@ def test_what_does_not_fit_is_refused_with_what_helps(monkeypatch, held, work, c
 
 
 @pytest.mark.parametrize(
+    ("groups", "limits", "least"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/\n", {"memory.max": "4096\n"}, 4096),
+        ("0::/job/step\n", {"job/step/memory.max": "max\n", "job/memory.max": "4096\n"}, 4096),
+        (
+            "5:cpu:/\n4:memory:/docker/1f\n0::/\n",  # of which the container sees itself as root
+            {"memory/memory.limit_in_bytes": "4096\n", "cpu/memory.limit_in_bytes": "1\n"},
+            4096,
+        ),
+    ],
+)
+def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch, groups, limits, least):
+    (tmp_path / "cgroup").write_text(groups)
+    for name, limit in limits.items():
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).write_text(limit)
+    found = list(mesh._container_limits(tmp_path / "cgroup", tmp_path / "root"))
+    assert min(found, default=None) == least
+    assert not list(mesh._container_limits(tmp_path / "absent", tmp_path))  # no Linux
+    if jax.default_backend() == "cpu":
+        before = device_memory()
+        monkeypatch.setattr(mesh, "_container_limits", lambda *_: iter(found))
+        assert device_memory() == (least // 8 if least else before)
+
+
+@pytest.mark.parametrize(
     ("kind", "peak"),
     [
         ("TPU v5 lite", 197),
