@@ -22,11 +22,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 from etils.epath import gpath
+from jax.errors import JaxRuntimeError
 from orbax.checkpoint._src.path import gcs_utils
 from orbax.checkpoint._src.serialization import tensorstore_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from coder_jax.devices.hosts import barrier, first_decides, host_count, is_first, lost_host
+from coder_jax.devices.mesh import OUT_OF_MEMORY
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
 from coder_jax.training.run_folder import RunJson, as_it_was, check_identity, lock_run
 from coder_jax.training.system import Notes
@@ -203,6 +205,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _without_echoes(unraisable: Any) -> None:
     if str(unraisable.exc_value) != "Event loop is closed":
         _before[-1](unraisable)
+
+
+# What tensorstore says of a bucket that refuses or cannot be reached.
+_REFUSED = re.compile(r"\b(PERMISSION_DENIED|UNAUTHENTICATED|UNAVAILABLE|DEADLINE_EXCEEDED)\b")
 
 
 # -------------------------------------------------------------------------------------------------
@@ -384,7 +390,8 @@ def _this_host() -> ocp.options.MultiprocessingOptions:
 
 
 def _or_damaged(read: Callable[[], _Read]) -> _Read:
-    """The result of `read`; errors of Orbax and tensorstore become a one-line Damaged.
+    """The result of `read`; errors of Orbax and tensorstore become a one-line Damaged, or BadInput
+    where the checkpoint is not at fault.
 
     After the first failed read Orbax drops the others, each of which then prints a traceback of its
     own; these are kept off the terminal, so that the message can be found.
@@ -397,12 +404,30 @@ def _or_damaged(read: Callable[[], _Read]) -> _Read:
         except Exception as error:
             if host_count() > 1 and lost_host(error):
                 raise  # that host's end, not the checkpoint's
-            problem = _error_in_a_line(error)
+            problem, way_out = _error_in_a_line(error), _way_out(error)
         gc.collect()  # the dropped reads
         time.sleep(0.2)  # those still under way in tensorstore's threads
     finally:
         sys.unraisablehook, sys.excepthook = hooks
+    if way_out:
+        raise BadInput(
+            f"a checkpoint cannot be read here, and may be whole ({problem}): {way_out}, and give "
+            "the same command again. Nothing was changed"
+        )
     raise _Damaged(problem)
+
+
+def _way_out(error: BaseException | None) -> str | None:
+    """What to do about a failed read that is this machine's fault; None if it is the file's."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (
+            isinstance(error, JaxRuntimeError) and OUT_OF_MEMORY in str(error)
+        ):
+            return "make memory free, or use more devices or larger ones"
+        if isinstance(error, (PermissionError, *client_errors())) or _REFUSED.search(str(error)):
+            return "check the rights, the credentials in the environment and the network"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _error_in_a_line(error: BaseException) -> str:

@@ -133,6 +133,33 @@ def test_no_damage_to_any_file_is_taken_for_a_state(out, item, tmp_path):
     assert_same(restored(out).params, want)
 
 
+def caused_by(cause):
+    error = ValueError("cannot restore")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "way_out"),
+    [
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 bytes"), "make memory free"),
+        (MemoryError("9 bytes"), "make memory free"),
+        (caused_by(PermissionError(13, "Permission denied")), "check the rights"),
+        (caused_by(ValueError("PERMISSION_DENIED: token has expired")), "check the rights"),
+        (KeyError("no credentials"), "check the rights"),
+    ],
+)
+def test_what_is_no_damage_is_not_called_so(out, monkeypatch, error, way_out):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(checkpoint, "client_errors", lambda: (KeyError,))  # of a bucket's library
+    monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "restore", fails)
+    with pytest.raises(BadInput, match=f"may be whole .*: {way_out}.* same command") as raised:
+        restored(out)
+    assert "--restore-step" not in str(raised.value)
+
+
 def test_a_flipped_bit_names_the_array(out):
     flip_a_bit(largest_file(out, 6))
     with pytest.raises(BadInput, match=r"params/\w+(/[ab])?.* came back with other values"):
