@@ -30,7 +30,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from coder_jax.devices.hosts import barrier, first_decides, host_count, is_first, lost_host
 from coder_jax.devices.mesh import OUT_OF_MEMORY
 from coder_jax.models.dropout import GOLDEN_RATIO, mix_bits
-from coder_jax.training.run_folder import RunJson, as_it_was, check_identity, lock_run
+from coder_jax.training.run_folder import RunJson, as_it_was, check_identity
 from coder_jax.training.system import Notes
 from data_pipeline.files.buckets import address, client_errors, in_bucket, move_folder, open_bucket
 from data_pipeline.files.identity import typed
@@ -479,18 +479,14 @@ class Checkpoints:
     """The checkpoints of the run that this process trains; saving continues in the background.
 
     Args:
-        out: the run folder. On this machine it is locked until `close`; a bucket has no locks.
+        out: the run folder. On this machine the caller has locked it (`lock_run`).
         keep_steps: checkpoints at multiples of any of these steps stay, as do the best one and the
             two newest.
         most: so many of those at multiples stay, the newest; 0: all.
-
-    Raises:
-        BadInput: if another process trains in the folder.
     """
 
     def __init__(self, out: Path, keep_steps: Sequence[int], most: int = 0):
         self.remote = in_bucket(out)
-        self.lock = lock_run(out) if is_first() and not self.remote else None
         self.folder = _checkpoint_folder(out)
         self.kept = _Kept(keep_steps, most)
         options = ocp.CheckpointManagerOptions(
@@ -499,14 +495,9 @@ class Checkpoints:
             atomicity_options=_atomicity(self.folder),
         )
         _quieten()
-        try:
-            self._clear_killed_saves()
-            self.manager = ocp.CheckpointManager(self.folder, options=options)
-            self._see_what_the_first_sees()
-        except BaseException:
-            if self.lock:
-                self.lock.close()
-            raise
+        self._clear_killed_saves()
+        self.manager = ocp.CheckpointManager(self.folder, options=options)
+        self._see_what_the_first_sees()
 
     def _clear_killed_saves(self) -> None:
         """Delete what killed saves left, before anything is read or saved.
@@ -688,13 +679,9 @@ class Checkpoints:
 
     def close(self) -> None:
         """Finish saving and close the folder."""
-        try:
-            with _explain_failed_save(self.folder):
-                self.manager.close()
-                self._empty_deleted()
-        finally:
-            if self.lock:
-                self.lock.close()
+        with _explain_failed_save(self.folder):
+            self.manager.close()
+            self._empty_deleted()
 
 
 def _in_words(steps: Sequence[int]) -> str:

@@ -30,6 +30,7 @@ from coder_jax.training.run_folder import (
     claim_run_folder,
     going_on,
     identity,
+    lock_run,
     read_identity_if_any,
     read_run_identity,
     steps_of,
@@ -271,6 +272,8 @@ def train(config: Config, source: BatchSource) -> RunResult:
                     SavedRun(step=0, params=initial, identity=saved, folder=source.folder)
                 )
             claim_run_folder(files.folder, saved, source.folder, source.kept)
+            if files.url is None:  # before a service hears of the run; a bucket has no locks
+                opened.enter_context(lock_run(files.folder) or contextlib.nullcontext())
             files.publish()
         barrier("the run folder is there")
         files.fetch()

@@ -29,7 +29,7 @@ from coder_jax.training.checkpoints import (
     read_params,
     saved_steps,
 )
-from coder_jax.training.run_folder import claim_run_folder
+from coder_jax.training.run_folder import claim_run_folder, lock_run
 from data_pipeline.files.identity import RUN
 from data_pipeline.process import BadInput
 
@@ -328,7 +328,7 @@ def test_one_process_per_run_folder_and_kill_9_frees_it(out, repo):
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
         for attempt in (
-            lambda: Checkpoints(out, keep_steps=[2]),
+            lambda: lock_run(out),
             lambda: claim_run_folder(out, THIS_RUN, Path("unused"), ()),
         ):
             with pytest.raises(
@@ -339,8 +339,8 @@ def test_one_process_per_run_folder_and_kill_9_frees_it(out, repo):
     finally:
         holder.kill()
         holder.communicate()
-    Checkpoints(out, keep_steps=[2]).close()
-    Checkpoints(out, keep_steps=[2]).close()
+    lock_run(out).close()
+    lock_run(out).close()
 
 
 def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, monkeypatch):
@@ -360,4 +360,4 @@ def test_a_host_that_sees_the_first_hosts_checkpoints_late_waits_for_them(out, m
     ):
         Checkpoints(out, keep_steps=[2])
     monkeypatch.undo()
-    assert_same(restored(out).params, state_after(4)[0])  # the failed one left no lock
+    assert_same(restored(out).params, state_after(4)[0])

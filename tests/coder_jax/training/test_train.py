@@ -20,6 +20,7 @@ from short_run import SPEC, Stops, assert_same_parameters, config, lines_of
 from tiny_bert import TERMS
 
 import coder_jax.training.step
+import coder_jax.training.train
 from coder_jax.devices.mesh import make_mesh, step_cut
 from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.evaluation.normalization import (
@@ -30,7 +31,7 @@ from coder_jax.evaluation.normalization import (
 )
 from coder_jax.systems.trained_models import load_run
 from coder_jax.training.checkpoints import _read_item, read_params
-from coder_jax.training.run_folder import read_run_identity
+from coder_jax.training.run_folder import claim_run_folder, lock_run, read_run_identity
 from coder_jax.training.train import _Pace, _Window, train
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.spec import StepCut
@@ -382,6 +383,28 @@ def test_a_folder_that_is_no_run_is_refused(model, source, tmp_path):
     with pytest.raises(BadInput, match="is not empty and is not the folder of a run"):
         train(config(model, tmp_path), source)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.usefixtures("on_one_device")
+def test_a_second_start_is_refused_before_a_service_hears_of_it(
+    model, source, tmp_path, monkeypatch
+):
+    """It would attach to the first one's run there, and end it."""
+    locks = []
+
+    def claim(out, *rest):
+        claim_run_folder(out, *rest)
+        locks.append(lock_run(out))  # the first start is a moment ahead
+
+    def heard(*_):
+        raise AssertionError("the service has heard of it")
+
+    monkeypatch.setattr(coder_jax.training.train, "claim_run_folder", claim)
+    monkeypatch.setattr(coder_jax.training.train, "tracking", heard)
+    with pytest.raises(BadInput, match="is training in"):
+        train(config(model, tmp_path / "run"), source)
+    locks[0].close()
+    lock_run(tmp_path / "run").close()  # the refused one left no lock
 
 
 @pytest.mark.usefixtures("on_one_device")
