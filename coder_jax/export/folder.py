@@ -454,7 +454,7 @@ def try_export(
         try:
             _write_encoder(Path(folder), bert, tokenizer, hf_config, settings)
             if importlib.util.find_spec("torch") is not None:
-                _verify_export(
+                differences = _verify_export(
                     Path(folder),
                     bert,
                     settings=settings,
@@ -463,6 +463,13 @@ def try_export(
                     terms=_TRIAL_TERMS,
                     tokenizer=load_tokenizer(tokenizer),
                 )
+                if max(differences.values()) > _TOLERANCE:
+                    log(
+                        "warning: vectors of the initial encoder differ by "
+                        f"{max(differences.values()):.2e} between these devices and PyTorch, and "
+                        f"`export` allows {_TOLERANCE:.0e}: it may refuse what is trained here. "
+                        "Try it with the first checkpoint, before the run is long"
+                    )
         except (BadInput, Stopped):
             raise
         except (OSError, SafetensorError, ImportError, MemoryError, JaxRuntimeError) as error:

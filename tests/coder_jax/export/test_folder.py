@@ -442,6 +442,19 @@ def test_a_trial_of_the_size_that_is_used(source):
     try_export(bert, source, {}, EncoderSettings(max_length=32))
 
 
+@pytest.mark.parametrize(("apart", "warned"), [(0.0, False), (1e-4, True)])
+def test_a_trial_warns_of_what_the_export_would_refuse(
+    source, loaded, monkeypatch, capsys, apart, warned
+):
+    """Devices that round more than PyTorch may train, but the export is as strict as ever."""
+    real = export.transformers_vectors
+    monkeypatch.setattr(
+        export, "transformers_vectors", lambda *rest: real(*rest) + np.float32(apart)
+    )
+    try_export(loaded[0], source, {}, EncoderSettings(max_length=32))
+    assert ("warning: vectors of the initial encoder differ" in capsys.readouterr().out) == warned
+
+
 # -------------------------------------------------------------------------------------------------
 # Uploads of exports: what is sent, and what to do when it fails.
 
