@@ -1137,7 +1137,9 @@ def with_terms_at_most(
     order = sorted(range(len(is_gold)), key=lambda i: not is_gold[i])
     order = order[: max(most_terms, sum(is_gold))]
     columns = {name: getattr(whole, name) for name in _OF_TERMS}
-    cut = {name: column and [column[i] for i in order] for name, column in columns.items()}
+    cut: dict[str, Any] = {
+        name: column and [column[i] for i in order] for name, column in columns.items()
+    }
     dictionary = dataclasses.replace(whole, **cut)
     folds = [dataclasses.replace(fold, dictionary=dictionary) for fold in benchmark.folds]
     return dataclasses.replace(benchmark, folds=folds)
