@@ -36,7 +36,7 @@ class BadInput(Exception):
 
 _SECONDS_BETWEEN_LINES = 30.0
 
-_quiet = [False]
+_quiet, _warns = [False], [True]
 
 
 def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progress:
@@ -99,13 +99,13 @@ def without_other_bars(words: Iterable[str]) -> None:
 
 
 @contextmanager
-def quiet(wanted: bool = True) -> Iterator[None]:
-    """In the block, if wanted, print only results, warnings and errors."""
-    before, _quiet[0] = _quiet[0], wanted
+def quiet(wanted: bool = True, *, warnings: bool = True) -> Iterator[None]:
+    """In the block, if wanted, print only results, errors and, if wanted, warnings."""
+    before, _quiet[0], _warns[0] = (_quiet[0], _warns[0]), wanted, warnings
     try:
         yield
     finally:
-        _quiet[0] = before
+        _quiet[0], _warns[0] = before
 
 
 def _on_terminal() -> bool:
@@ -122,7 +122,7 @@ def tell(text: object) -> None:
     """Print a line of progress on stderr, unless quiet; a line that begins with "warning:" even
     so.
     """
-    if not is_quiet() or str(text).startswith("warning:"):
+    if not is_quiet() or (_warns[0] and str(text).startswith("warning:")):
         print(text, file=sys.stderr, flush=True)
 
 

@@ -47,8 +47,8 @@ encoders, or two dictionaries. For each score it prints both, their difference w
 interval (mentions drawn anew, in pairs), p by a paired test (10,000 random changes of the sign of a
 mention's difference, or McNemar's exact test where all differences have one size; of the rho of
 rated pairs 10,000 exchanges of the encoders' places), and on how many mentions or pairs B is better
-(won) and worse (lost). Equal mentions with equal gold concepts have one answer, so that they are
-drawn, and change their sign, together. What cannot be compared in this way is told.
+(won) and worse (lost). Equal mentions of a fold with equal gold concepts have one answer, so that
+they are drawn, and change their sign, together. What cannot be compared in this way is told.
 Where the semantic group of mentions is given, these are recall (as MLNorm counts it) and acc@k.
 
 The vectors of a dictionary are kept on this machine, and read in the next evaluation, unless

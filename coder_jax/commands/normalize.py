@@ -254,7 +254,7 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
         Flag(
             "also write the mapping as another program reads it: usagi=FILE.csv, stcm=FILE.csv "
             "(OMOP's source_to_concept_map), sssom=FILE.tsv or fhir=FILE.json (ConceptMap, R4); "
-            "may be given for each; of --codes-of the first vocabulary that has a code counts",
+            "may be given for each; of a concept's codes those of --codes-of come first",
             "FORMAT=FILE",
             name="--map-file",
             one_word=True,
@@ -896,7 +896,8 @@ def _write_maps(options: NormalizeOptions, mapped: _CodedList, dictionary: Dicti
     from coder_jax.mapping.map_files import local_terms, write_map
 
     answers = mapped.answers
-    name = Path(options.mentions).stem if options.mentions != "-" else "local"
+    packed = options.mentions.removesuffix(".gz")
+    name = Path(packed).stem if packed != "-" else "local"
     mentions = [answer.mention for answer in answers]
     terms = local_terms(name, mentions, mapped.others, mapped.code_column, mapped.frequency_column)
     for form, path in options.maps.items():

@@ -58,8 +58,10 @@ def is_first() -> bool:
 
 
 def log(text: str) -> None:
-    """Print a progress line on the first host alone, unless quiet."""
-    if is_first() and not is_quiet():
+    """Print lines of progress on the first host alone; if quiet, only those of warnings."""
+    if is_quiet():
+        text = "\n".join(line for line in text.split("\n") if line.startswith("warning:"))
+    if is_first() and text:
         print(text, flush=True)  # at once in a log file, too
 
 

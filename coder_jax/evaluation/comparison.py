@@ -162,7 +162,7 @@ def differences_of(
     if a.pairs and b.pairs:
         return _differences_of_pairs(a, b, path_a, path_b, seed)
     ranks = [_ranks_of(one, path) for one, path in ((a, path_a), (b, path_b))]
-    sizes = [{name: same.tolist() for name, (_, same) in side.items()} for side in ranks]
+    sizes = [{name: len(same) for name, (_, same) in side.items()} for side in ranks]
     orders = [one.answers and one.answers.order for one in (a, b)]
     if sizes[0] != sizes[1] or orders[0] != orders[1]:
         raise BadInput(
@@ -174,7 +174,17 @@ def differences_of(
         [_values_of(record, name, one, ks) for name, (one, _) in side.items()]
         for record, side in zip((a, b), ranks, strict=True)
     )
-    same = [one for _, one in ranks[0].values()]
+    # Records of earlier versions do not say which mentions are the same, as those of now do.
+    same = [
+        np.minimum(one, other)
+        for (_, one), (_, other) in zip(*(side.values() for side in ranks), strict=True)
+    ]
+    if not any("equal ones" in str(one.scoring.get("intervals", "equal ones")) for one in (a, b)):
+        tell(
+            f"warning: {a.benchmark}: {path_a} and {path_b} are of an earlier version, which does "
+            "not say which mentions are the same: if some are, the interval is too narrow and p "
+            "too small; evaluate one of them again"
+        )
     return [_difference(name, of_a, of_b, same, seed) for name in of_a[0] if name in of_b[0]]
 
 
@@ -263,9 +273,9 @@ def _difference(
 ) -> ScoreDifference:
     """The difference of one score, the unweighted mean over folds; a and b have the same folds."""
     pairs = [(one[name], other[name]) for one, other in zip(a, b, strict=True)]
-    changes = [other - one for one, other in pairs]
+    changes = [np.where(abs(other - one) > _TINY, other - one, 0.0) for one, other in pairs]
     every = np.concatenate(changes)
-    won, lost = int((every > _TINY).sum()), int((every < -_TINY).sum())
+    won, lost = int((every > 0).sum()), int((every < 0).sum())
     shares = [
         summed(change[:, None] / (len(change) * len(changes)), one)[:, 0]
         for change, one in zip(changes, same, strict=True)

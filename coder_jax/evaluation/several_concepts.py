@@ -103,7 +103,8 @@ def _shares(
 ) -> dict[str, Share]:
     """`accuracy` of the first `counts` candidates of each row, and `recall_at_k` as "recall@k"."""
     answers = [row[:count] for row, count in zip(rows, counts, strict=True)]
-    found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= len(rows[0])])
+    most = min(map(len, rows), default=0)
+    found = recall_at_k(rows, gold, [k for k in _RECALL_AT if k <= most])
     return accuracy(answers, gold) | {f"recall@{k}": share for k, share in found.items()}
 
 
@@ -119,7 +120,7 @@ def _intervals_of_shares(
       same: which mentions are the same (`first_same`), and drawn together.
     """
     found: dict[str, list[float]] = {}
-    for name in of_each[0]:
+    for name in of_each[0] if of_each else ():
         counted = np.array([one[name].of > 0 for one in of_each])
         right = np.array([one[name].right for one in of_each])[counted]
         if len(right):

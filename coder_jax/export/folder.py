@@ -633,8 +633,8 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
     """Uploads an export to the Hugging Face Hub, making the repository if need be.
 
     Weights, settings, tokenizer and card of an earlier export there are replaced or deleted;
-    pictures, a license and other files stay. The code of the card names the repository from then
-    on.
+    pictures, a license and other files stay. The code of the uploaded card names the
+    repository.
 
     Args:
       folder: the export.
@@ -664,13 +664,17 @@ def push_to_hub(folder: str | Path, repo: str, *, private: bool = False) -> str:
         if private and not found.private:
             api.update_repo_settings(url.repo_id, private=True)
         card = Path(folder, "README.md")
-        card.write_text(with_hub_id(card.read_text("utf-8"), url.repo_id), "utf-8")
-        api.upload_folder(
-            folder_path=str(folder),
-            repo_id=url.repo_id,
-            commit_message="Upload of a coder_jax export",
-            delete_patterns=_OF_AN_EXPORT,
-        )
+        text = card.read_text("utf-8")
+        card.write_text(with_hub_id(text, url.repo_id), "utf-8")
+        try:
+            api.upload_folder(
+                folder_path=str(folder),
+                repo_id=url.repo_id,
+                commit_message="Upload of a coder_jax export",
+                delete_patterns=_OF_AN_EXPORT,
+            )
+        finally:  # the next repository has another id
+            card.write_text(text, "utf-8")
     except hub_errors() as error:
         raise BadInput(
             f"{folder} was not uploaded to {repo} ({type(error).__name__}: {error}); the folder "

@@ -618,12 +618,15 @@ class _CodedColumns(NamedTuple):
         of_term = [names.index(one) for one in (self.terms, self.codes) if one]
         found: Rows = []
         more: dict[tuple[str, ...], dict[str, list[int]]] = {}  # the lines of each concept
+        further_rows: list[tuple[str, int, Sequence[str]]] = []
         for line, fields in rows:
             if len(fields) != len(names) or fields[rank].strip() in ("", "1"):
                 found.append((line, [*fields]))
             elif fields[status].strip() == Status.DECIDED:
-                of_concept = more.setdefault(tuple(fields[one] for one in of_term), {})
-                of_concept.setdefault(fields[concept], []).append(line)
+                further_rows.append((fields[rank].strip().zfill(9), line, fields))
+        for _, line, fields in sorted(further_rows, key=lambda row: row[:2]):
+            of_concept = more.setdefault(tuple(fields[one] for one in of_term), {})
+            of_concept.setdefault(fields[concept], []).append(line)
         for _, fields in found:
             if len(fields) == len(names) and fields[status].strip() == Status.DECIDED:
                 for further, lines in more.get(tuple(fields[one] for one in of_term), {}).items():

@@ -149,7 +149,7 @@ def write_map(
       terms: the list.
       decisions: [R], of people, whose notes are comments.
       now: when it is written; None: the present.
-      codes_of: vocabularies whose codes are wanted, the first that a concept has; none: any.
+      codes_of: vocabularies whose codes are preferred, the first most.
 
     Raises:
       BadInput: a concept that is no number, where the program knows OMOP's concept_id alone.
@@ -192,17 +192,15 @@ def _pairs(
             continue
         for one in answer.candidates[: answer.count]:
             about = dictionary.about(one.concept)
-            codes = about.codes
-            if codes_of:
-                wanted = [code for code in codes if code[0] in codes_of]
-                codes = tuple(sorted(wanted, key=lambda code: codes_of.index(code[0])))
+            place = {vocabulary: number for number, vocabulary in enumerate(codes_of)}
+            codes = sorted(about.codes, key=lambda code: place.get(code[0], len(place)))
             # A concept that was no candidate has no similarity (not a number).
             similarity = min(max(0.0, one.similarity), 1.0)
             yield replace(
                 pair,
                 concept=one.concept,
                 name=about.preferred,
-                codes=codes,
+                codes=tuple(codes),
                 similarity=similarity,
             )
 
@@ -223,7 +221,14 @@ def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
     if {"usagi", "stcm"}.isdisjoint(forms):
         return
     concepts = list(dict.fromkeys(concept for _, _, concept in dictionary.pairs()))
-    for concept in concepts:
+    strange = [concept for concept in concepts if not _is_concept_id(concept)]
+    if 0 < len(strange) < 0.1 * len(concepts):
+        raise BadInput(
+            f"{dictionary.source}: {len(strange):,} of {len(concepts):,} concepts are no "
+            f"concept_id of OMOP, first {strange[0]}; expected one in a file for Usagi or "
+            "source_to_concept_map: take their rows out, or write sssom or fhir"
+        )
+    for concept in strange:
         _concept_id(concept)
     coded, own = 0, []
     for concept in concepts[:: len(concepts) // _LOOKED_AT + 1]:
@@ -243,9 +248,13 @@ def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
         )
 
 
+def _is_concept_id(concept: str) -> bool:
+    return concept.isascii() and concept.isdigit() and int(concept) <= _MOST_ID
+
+
 def _concept_id(concept: str) -> str:
     """OMOP's number of a concept, 0 for none."""
-    if concept and not (concept.isascii() and concept.isdigit() and int(concept) <= _MOST_ID):
+    if concept and not _is_concept_id(concept):
         raise BadInput(
             f"found the concept {concept}; expected OMOP's concept_id, a number of at most "
             f"{_MOST_ID}, in a file for Usagi or source_to_concept_map: {_GIVE}"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache, partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -228,7 +229,8 @@ def unreadable(path: Path, error: OSError) -> BadInput:
 
 # What files begin with that are no text, and what to do about them.
 _NO_TEXT = {
-    b"PK\x03\x04": "a zip archive, as Excel's workbooks are; expected text: name it .xlsx",
+    b"PK\x03\x04": "a zip archive, as Excel's workbooks are; expected text: unpack it if it is "
+    "packed, and name it .xlsx if it is a workbook",
     b"\xd0\xcf\x11\xe0": "a file of old Office, such as .xls; expected text: save it as .xlsx",
     b"\x1f\x8b": "what gzip has packed; expected text: unpack it, or call a table .csv.gz",
     b"\xfd7zXZ": "what xz has packed; expected text: unpack it",
@@ -332,7 +334,9 @@ def _split_lines(
         return
     text, number, start = read_text(path, otherwise), 0, 0
     if quoted and '"' in text:
-        for number, fields in _tab_rows(text, str(path))[1]:
+        rows = list(_tab_rows(_without_lines(text, _comments(text)), str(path))[1])
+        _tell_of_swallowed(rows, "\t", str(path))
+        for number, fields in rows:
             if not is_empty(fields):
                 yield number, [field.strip() for field in fields]
         return
@@ -364,8 +368,8 @@ def two_columns(
       otherwise, quoted: as of `tab_separated`.
 
     Raises:
-      BadInput: it cannot be read, a row has other columns, an empty one or an error of a
-        spreadsheet, or the first row looks like a header with other names.
+      BadInput: it cannot be read, or a row has other columns, an empty one or an error of a
+        spreadsheet.
     """
     found: list[tuple[str, str]] = []
     second: dict[str, str] = {}  # equal concepts as one object
@@ -396,10 +400,10 @@ def two_columns(
     has_digit = any(character.isdigit() for character in "".join(first))
     if others and not (has_header or has_digit):
         if any(all(map(_CODE.fullmatch, column)) for column in zip(*others, strict=True)):
-            raise BadInput(
-                f"{path}: found {' and '.join(map(repr, first))} above codes, which looks like a "
-                f"header; expected {expected}: call its columns term and concept, or write "
-                "term<TAB>concept above it if it is a row"
+            tell(
+                f"warning: {path}: found {' and '.join(map(repr, first))} above codes, which is "
+                f"taken for a row; expected {expected}: if it is a header, call its columns term "
+                "and concept"
             )
     return found
 
@@ -1222,9 +1226,11 @@ def _number(value: float, number_format: str) -> str:
     if form is None:
         return str(int(value)) if value == int(value) else f"{value:.15g}"
     places = re.sub("[-/ ]", "", form[1])
-    digits, _, decimals = f"{abs(value):.{len(form[2] or '')}f}".partition(".")
+    unit = Decimal(1).scaleb(-len(form[2] or ""))
+    exact = Decimal(repr(abs(value))).quantize(unit, ROUND_HALF_UP)  # as Excel rounds
+    digits, _, decimals = f"{exact:f}".partition(".")
     digits = digits.zfill(len(places) - places.index("0")).rjust(len(places))
-    shown, left = "-" if value < 0 else "", len(places)
+    shown, left = "-" if value < 0 and exact else "", len(places)
     for *text, bare in signs:
         if bare and bare in "0#?":
             cut = len(digits) - left + 1  # the first place takes what is longer

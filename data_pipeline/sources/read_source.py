@@ -298,6 +298,6 @@ def _read_folder(
 
 def _is_blank(path: Path) -> bool:
     """Whether a table has nothing below its header, as some translations that are to be begun."""
-    with quiet():  # what is to be said of it is said when it is read
+    with quiet(warnings=False):  # what is to be said of it is said when it is read
         _, rows = read_rows(path, otherwise="latin-1")
     return sum(not is_empty(fields) for _, fields in rows) < 2

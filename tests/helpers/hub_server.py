@@ -77,15 +77,17 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 return self.answer({"files": [{"path": name, **told} for name in names]})
             changes = [json.loads(line) for line in sent.decode().splitlines()]
             by_kind: dict[str, list[str]] = {"file": [], "deletedFile": []}
+            content = {}
             for change in changes:
                 if change["key"] in by_kind:
                     by_kind[change["key"]].append(change["value"]["path"])
+                    content[change["value"]["path"]] = change["value"].get("content")
             repo = hub.repos[self.repo]
             seen = "private" if repo["private"] else "public"
             hub.asked.append(("sent", self.repo, seen, *map(sorted, by_kind.values())))
             for name in by_kind["deletedFile"]:
                 del repo["files"][name]
-            repo["files"] |= dict.fromkeys(by_kind["file"])
+            repo["files"] |= {name: content[name] for name in by_kind["file"]}
             url = f"http://{self.headers['Host']}/{self.repo}/commit/{COMMIT}"
             return self.answer({"success": True, "commitUrl": url, "commitOid": COMMIT})
 

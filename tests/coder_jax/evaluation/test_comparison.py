@@ -111,6 +111,24 @@ def test_equal_mentions_have_one_answer(compared):
     assert rows[0].cells[7] == "< 0.001", "of earlier versions, or of forty names"
 
 
+def test_rounding_is_no_difference():
+    a, b = np.full(40, 0.3), np.full(40, 0.1 + 0.2)
+    assert _difference("mrr", [{"mrr": a}], [{"mrr": b}], [np.arange(40)], 0).p == 1
+    b[:20] = 1
+    assert _difference("mrr", [{"mrr": a}], [{"mrr": b}], [np.arange(40)], 0).p < 1e-5
+
+
+def test_a_record_of_an_earlier_version_beside_one_of_now(compared, capsys):
+    """Which mentions are the same the newer one says; of two earlier ones nobody does."""
+    now = {"scoring": {"intervals": "equal ones with equal gold concepts together"}}
+    earlier = {"scoring": {"intervals": "mentions drawn anew within their fold"}}
+    _, rows = compared(record({"": "2 2 2"}, **earlier), record({"": "1 =0 =0"}, **now))
+    assert rows[0].cells[7] == "1.000" and not capsys.readouterr().err
+    _, rows = compared(record({"": "2 2 2"}, **earlier), record({"": "1 1 1"}, **earlier))
+    assert rows[0].cells[7] == "0.250"
+    assert "are of an earlier version, which does not say which" in capsys.readouterr().err
+
+
 def test_p_is_of_the_difference_that_is_shown():
     """Folds weigh alike: B is better by the mean over folds, though worse on more mentions."""
     few, many = np.zeros(100), np.zeros(1_000)

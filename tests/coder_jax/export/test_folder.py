@@ -1,5 +1,6 @@
 """Export: the folder opens everywhere with the same vectors, and fails whole or not at all."""
 
+import base64
 import dataclasses
 import json
 import logging
@@ -497,7 +498,8 @@ def test_the_code_of_an_uploaded_card_names_the_repository(hub, exported):
     text = model_card({"data": {"MODEL": 1}}, EncoderSettings())
     (exported / "README.md").write_text(text)
     push_to_hub(exported, "model")
-    card = (exported / "README.md").read_text()
+    assert (exported / "README.md").read_text() == text, "for another repository"
+    card = base64.b64decode(hub.repos["me/model"]["files"]["README.md"]).decode()
     assert card.count("MODEL") == 1 and "| MODEL | 1 |" in card
     first, *_, ours = card.partition("\n## Use\n")[2].split("```python\n")[1:]
     assert 'SentenceTransformer("me/model").encode' in first

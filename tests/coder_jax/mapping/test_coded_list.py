@@ -113,12 +113,13 @@ def test_a_list_that_was_coded_with_decisions_is_one(write):
         read_decisions(path, column="local", prefix="x_")
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 0, 1)])
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (1, 0, 2, 3), (3, 2, 0, 1)])
 def test_a_coded_list_may_be_sorted(write, order):
     rows = ["ulna,C1,1,decided,,,,", "ulna,C2,2,decided,,,,", "asthma,C0,1,decided,,,,"]
+    rows.append("ulna,C3,3,decided,,,,")
     path = write("coded.csv", "\n".join([CODED, *(rows[row] for row in order)]))
     assert read_decisions(path, column="local").of == {
-        ("", "ulna"): Decision(("C1", "C2")),
+        ("", "ulna"): Decision(("C1", "C2", "C3")),
         ("", "asthma"): Decision(("C0",)),
     }
 

@@ -327,7 +327,7 @@ def test_numbers_of_other_vocabularies_are_refused(capsys, concepts, vocabulary,
         ((), "AOD", "1"),
         (("SNOMED",), "SNOMED", "3"),
         (("SNOMED", "ICD10"), "SNOMED", "3"),
-        (("LNC",), "None", "7"),
+        (("LNC",), "AOD", "1"),
     ],
 )
 def test_codes_of_the_vocabularies_that_are_asked_for(tmp_path, codes_of, vocabulary, code):

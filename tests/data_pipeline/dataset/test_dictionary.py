@@ -971,13 +971,20 @@ def test_quotes_that_excel_and_r_write_are_no_letters(write, header):
 
 
 @pytest.mark.parametrize("header", ["Begriff\tCode", "ICD-Schlüssel\tBegriff"])
-def test_a_header_with_other_names_is_no_term(write, header):
+def test_a_header_with_other_names_is_told(write, capsys, header):
     rows = ["Fieber\tC1", "Husten\tC2"]
     if header.endswith("Begriff"):
         rows = ["\t".join(reversed(row.split("\t"))) for row in rows]
     path = write("d.tsv", "\n".join([header, *rows]))
-    with pytest.raises(BadInput, match="above codes, which looks like a header; expected term<TAB"):
-        read_dictionary(path)
+    assert len(read_dictionary(path).terms) == 3
+    assert "above codes, which is taken for a row; expected term<TAB" in capsys.readouterr().err
+    read_dictionary(write("e.tsv", "fever\tC1\ncough\tC2"))
+    assert not capsys.readouterr().err
+
+
+def test_a_quote_below_a_comment_takes_no_rows(write):
+    text = '# my terms\n"abc\tC1\nfoo\tC2\nbar"\tC3\nbaz\tC4\n'
+    assert len(read_dictionary(write("d.tsv", text)).terms) == 4
 
 
 def test_a_header_of_pipes_is_no_term(write):
