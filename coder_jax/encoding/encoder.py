@@ -44,6 +44,7 @@ from coder_jax.encoding.vector_files import unit as unit_rows
 from coder_jax.models.bert import Bert
 from coder_jax.models.hf_files import (
     EncoderSettings,
+    check_prompts,
     find_folder,
     read_languages,
     read_settings,
@@ -471,6 +472,7 @@ class TermEncoder:
         if backend == "sentence-transformers":
             local = Path(path_or_hub_id)
             there = local if local.is_dir() else find_folder(path_or_hub_id, whole=True)
+            check_prompts(there, prompt, chosen=pooling is not None, lowers=True)
             reader = LibraryReader(there, pooling)
             settings = EncoderSettings(reader.pooling, max_length=reader.max_length, prompt="")
             encoder = cls(reader, None, settings.changed(**changes))

@@ -357,7 +357,7 @@ def read_settings(
     if export := read_export(folder):
         return export.settings.changed(pooling=pooling)
     if (folder / "modules.json").is_file():
-        _check_prompts(folder, prompt, chosen=pooling is not None)
+        check_prompts(folder, prompt, chosen=pooling is not None)
         return EncoderSettings(
             pooling=pooling or _sentence_transformers_pooling(folder),
             max_length=_sentence_transformers_length(folder),
@@ -403,11 +403,12 @@ def _sentence_transformers_pooling(folder: Path) -> str:
     return mode
 
 
-def _check_prompts(folder: Path, prompt: str | None, *, chosen: bool) -> None:
+def check_prompts(folder: Path, prompt: str | None, *, chosen: bool, lowers: bool = False) -> None:
     """Looks for what a sentence-transformers folder does to each text before it is read.
 
     Warns of prompts that wait for a choice. BadInput for a prompt of its own, unless one was given,
-    and for lower case; for neither where the pooling was `chosen`, as the message says.
+    and for lower case; for neither where the pooling was `chosen`, as the message says. Not for
+    lower case where what runs the encoder `lowers` by itself.
     """
     path = folder / "config_sentence_transformers.json"
     config = read_json(path) if path.is_file() else {}
@@ -420,7 +421,7 @@ def _check_prompts(folder: Path, prompt: str | None, *, chosen: bool) -> None:
             default if prompt is None else None,
             "give the prompt with --prompt",
         ),
-        "do_lower_case": (lower, "give --backend sentence-transformers"),
+        "do_lower_case": (lower and not lowers, "give --backend sentence-transformers"),
     }
     for key, (value, instead) in changes.items():
         if value and not chosen:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import msgspec
@@ -722,6 +723,21 @@ def test_a_prompt_that_is_saved_with_an_encoder(tiny_folder, tmp_path):
     assert TermEncoder.from_pretrained(tmp_path / "m", prompt="").settings.prompt == ""
     write_settings(tmp_path / "m", EncoderSettings("mean"))
     assert "prompt" not in json.loads((tmp_path / "m" / ENCODER.file).read_text())
+
+
+def test_the_prompt_of_a_folder_is_not_dropped_by_the_library_s_backend(tmp_path, monkeypatch):
+    sentence_transformers_folder(tmp_path, {"pooling_mode": "cls"}, ("Transformer", "Pooling"))
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    path = tmp_path / "config_sentence_transformers.json"
+    path.write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
+    opened = SimpleNamespace(
+        pooling="cls", max_length=32, folder=None, width=32, check=lambda *_: None
+    )
+    monkeypatch.setattr("coder_jax.encoding.encoder.LibraryReader", lambda *_: opened)
+    with pytest.raises(BadInput, match="default_prompt_name is 'query', .*give the prompt with"):
+        TermEncoder.from_pretrained(tmp_path, backend="sentence-transformers")
+    for settled in ({"prompt": "query: "}, {"pooling": "cls"}):
+        TermEncoder.from_pretrained(tmp_path, backend="sentence-transformers", **settled)
 
 
 def test_prompts_of_a_folder_that_none_chooses_are_told(tiny_folder, tmp_path, capsys):
