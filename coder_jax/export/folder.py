@@ -30,9 +30,9 @@ from coder_jax.models.hf_files import EncoderSettings, hub_errors, write_setting
 from coder_jax.models.hf_weights import check_vocabulary, to_hf
 from data_pipeline.dataset.tokenizer import ends_of_terms, load_tokenizer, vocabulary_size
 from data_pipeline.files.buckets import address, explained, file_sizes, open_bucket, publish_folder
-from data_pipeline.files.identity import ENCODER
+from data_pipeline.files.identity import CUTOFFS, ENCODER
 from data_pipeline.files.whole import recover_folder, whole_folder, write_json
-from data_pipeline.process import BadInput, Stopped
+from data_pipeline.process import BadInput, Stopped, tell
 from data_pipeline.terminology.cleaning import clean, clean_in
 
 # -------------------------------------------------------------------------------------------------
@@ -433,6 +433,11 @@ def check_out(out: Path) -> None:
     in_use = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if in_use and not (out / ENCODER.file).is_file():
         raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
+    if (out / CUTOFFS.file).is_file():
+        tell(
+            f"warning: {out / CUTOFFS.file} is of the earlier export there and is removed with it: "
+            f"make it again with `{CUTOFFS.command}`"
+        )
 
 
 def try_export(

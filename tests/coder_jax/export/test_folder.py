@@ -189,13 +189,16 @@ def test_sentence_transformers_is_checked_too(source, loaded, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_earlier_export_is_replaced_and_nothing_else(source, loaded, tmp_path, quick):
+def test_an_earlier_export_is_replaced_and_nothing_else(source, loaded, tmp_path, quick, capsys):
     bert, hf_config, _ = loaded
     out = tmp_path / "export"
     out.mkdir()
     export_encoder(bert, source, hf_config, out, **SETTINGS)  # an empty folder is fine
     (out / "stale").touch()
+    assert "cutoffs.json" not in capsys.readouterr().err
+    (out / "cutoffs.json").touch()
     export_encoder(bert, source, hf_config, out, **SETTINGS)
+    assert "cutoffs.json is of the earlier export there and is removed" in capsys.readouterr().err
     assert not (out / "stale").exists() and [p.name for p in tmp_path.iterdir()] == ["export"]
     other = tmp_path / "thesis"
     other.mkdir()
