@@ -618,7 +618,7 @@ class _CodedColumns(NamedTuple):
         of_term = [names.index(one) for one in (self.terms, self.codes) if one]
         found: Rows = []
         more: dict[tuple[str, ...], dict[str, list[int]]] = {}  # the lines of each concept
-        further_rows: list[tuple[str, int, Sequence[str]]] = []
+        further_rows: list[tuple[str, int, list[str]]] = []
         for line, fields in rows:
             if len(fields) != len(names) or fields[rank].strip() in ("", "1"):
                 found.append((line, [*fields]))
