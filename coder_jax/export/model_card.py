@@ -35,7 +35,7 @@ from name_encoder import NameEncoder
 vectors = NameEncoder.load(folder).encode(["heart attack", "myocardial infarction"])
 ```"""
 # A language of the UMLS: its name, and what the hub calls it.
-_LANGUAGES = {
+LANGUAGES = {
     "BAQ": ("Basque", "eu"),
     "CHI": ("Chinese", "zh"),
     "CZE": ("Czech", "cs"),
@@ -174,7 +174,7 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 def _hub_languages(languages: Sequence[str]) -> list[str]:
     """The languages under the hub's names; unknown ones are left out."""
-    return [_LANGUAGES[name][1] for name in languages if name in _LANGUAGES]
+    return [LANGUAGES[name][1] for name in languages if name in LANGUAGES]
 
 
 def _about(
@@ -193,7 +193,7 @@ def _about(
     )
     names = settings.pooling == OF_NAMES
     text += "." if names else f"; terms are cut to {settings.max_length} tokens."
-    if languages := [_LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
+    if languages := [LANGUAGES.get(name, (name,))[0] for name in card.get("languages", ())]:
         text += f" It was trained on terms in {', '.join(languages)}."
     reader = "module" if names else "tokenizer"
     if settings.cleaning != "none":

@@ -15,15 +15,10 @@ from coder_jax.evaluation.leaderboard import (
     side_of,
 )
 from coder_jax.evaluation.results import half
+from coder_jax.export.model_card import LANGUAGES
 from coder_jax.report.page import fill
 
 _HERE = "board"  # the folder of the template, the style and the script
-# Names of languages in lists of sets, for people.
-_LANGUAGES = {
-    **{"ENG": "English", "FRE": "French", "GER": "German", "SPA": "Spanish", "DUT": "Dutch"},
-    **{"ITA": "Italian", "POR": "Portuguese", "CZE": "Czech", "JPN": "Japanese"},
-    **{"CHI": "Chinese", "POL": "Polish", "RUS": "Russian", "KOR": "Korean"},
-}
 
 
 def board_page(board: Board) -> str:
@@ -32,7 +27,7 @@ def board_page(board: Board) -> str:
     All times are in one place, the script element `times`; the rest of the page is the same for the
     same cells.
     """
-    names = {one.name: _LANGUAGES.get(one.language, one.language) for one in board.sets}
+    names = {one.name: LANGUAGES.get(one.language, [one.language])[0] for one in board.sets}
     return fill(
         _HERE,
         "board.html",

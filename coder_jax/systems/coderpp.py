@@ -55,8 +55,8 @@ class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
     mu: float = 0.0
     """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
     refresh_steps: int = 31_250
-    """Steps after which neighbours are found anew; the first time is before step 1. With
-    1099511627776, more than any run has, that is the only one."""
+    """Steps after which neighbours are found anew; the first time is before step 1. 0: that one
+    alone."""
     search: Products = "exact"
     """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
     again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
@@ -65,7 +65,7 @@ class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
         super().validate(optimizer)
         self.check_losses()
         if self.batch.mined_share:
-            check_least(self, 1, "refresh_steps")
+            check_least(self, 0, "refresh_steps")
         if self.mu and self.batch.mined_triplets == self.batch.triplets:
             raise BadInput(
                 f"--mu is {self.mu} and --mined-share is {self.batch.mined_share}: groups of "
@@ -76,11 +76,11 @@ class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
         values = super().hyperparameters()
         if self.batch.mined_share:
             every = f"every {self.refresh_steps:,} steps"
-            values["neighbours found"] = "once" if self.refresh_steps == ONCE else every
+            values["neighbours found"] = "once" if self.refresh_steps in (0, ONCE) else every
         return values
 
     def resolved_for(self, source: BatchSource) -> Self:
-        every = self.refresh_steps if self.batch.mined_share else 0
+        every = (self.refresh_steps or ONCE) if self.batch.mined_share else 0
         return dataclasses.replace(self, refresh_steps=every)
 
     def refresh(self, view: View, source: BatchSource, folder: Path) -> None:
@@ -315,6 +315,6 @@ def coderpp_small() -> Config[CoderPlusPlusSystem]:
         positives="each",
     )
     system = CoderPlusPlusSystem(
-        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=ONCE
+        model=base.system.model, batch=batch, term=base.system.term, refresh_steps=0
     )
     return Config(recipe="coderpp_small", system=system, optimizer=base.optimizer, run=base.run)

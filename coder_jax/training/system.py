@@ -175,7 +175,7 @@ class System(abc.ABC):
     """What run.json must have; its `start` is what `load_initial` gives."""
     refresh_steps = 0
     """Steps between two calls of `refresh`, the first of which comes before step 1; 0 for none,
-    `ONCE` for that one alone."""
+    `ONCE` for that one alone, as `resolved_for` makes it of a 0 that users give."""
     whole: ClassVar[bool] = False
     """Whether the loss needs the whole batch at once: then a step has one pass only. A system with
     `extra` needs it, as statistics of parts of a batch are not those of the batch."""

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -529,14 +529,18 @@ class MLNormClassesSystem(EncoderSystem):
     within_language: bool = False
     """Whether a term is told only from concepts that have a term in its language. Else a term of a
     language in which few concepts have a name teaches all others that they are not meant in it."""
-    refresh_steps: int = ONCE
-    """Steps after which candidates are found anew. With 1099511627776, more than any run has, they
-    are found once, before the first step, as in the paper."""
+    refresh_steps: int = 0
+    """Steps after which candidates are found anew; 0: once, before the first step, as in the
+    paper."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
         _check_scale(self)
-        check_least(self, 1, "candidates", "refresh_steps")
+        check_least(self, 1, "candidates")
+        check_least(self, 0, "refresh_steps")
+
+    def resolved_for(self, source: BatchSource) -> Self:
+        return dataclasses.replace(self, refresh_steps=self.refresh_steps or ONCE)
 
     def hyperparameters(self) -> dict[str, Any]:
         return {

@@ -169,7 +169,7 @@ def test_without_a_share_neighbours_are_never_looked_for(model):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"refresh_steps": 0}, "--refresh-steps is 0; expected 1 or more"),
+        ({"refresh_steps": -1}, "--refresh-steps is -1; expected 0 or more"),
         (
             {"mu": 1.0, "batch": dataclasses.replace(SPEC, mined_share=1.0)},
             "have no relations; give --mu 0",
