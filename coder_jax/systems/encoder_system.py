@@ -1140,7 +1140,8 @@ def is_made(path: Path, provenance: str, chunk: int) -> bool:
     Args:
         path, provenance, chunk: as for `write_rows`.
     """
-    made = first_decides(path.exists() and _is_of(path, provenance, chunk))
+    # The others do not look: NFS would remember for them that it is not there.
+    made = first_decides(is_first() and path.exists() and _is_of(path, provenance, chunk))
     if made and is_first():
         shutil.rmtree(_chunks_of(path), ignore_errors=True)
     return made

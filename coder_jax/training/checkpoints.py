@@ -451,9 +451,22 @@ def _error_in_a_line(error: BaseException) -> str:
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DELETED = "deleted"  # folder of the checkpoints that made place for others
-# NFS may cache listings of folders for a minute, unless configured otherwise.
+# NFS may cache for a minute what a folder holds, and that a file is not there.
 _SEEN_WITHIN_SECONDS = 90
 _RELOAD_SECONDS = 2
+
+
+def comes_into_sight(
+    is_there: Callable[[], bool], look_again: Callable[[], object] = lambda: None
+) -> bool:
+    """Whether this host sees what the first host wrote; a network file system may lag."""
+    end = time.monotonic() + _SEEN_WITHIN_SECONDS
+    while not is_there():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_RELOAD_SECONDS)
+        look_again()
+    return True
 
 
 class _Kept(preservation_policy.PreservationPolicy):
@@ -513,16 +526,12 @@ class Checkpoints:
     def _see_what_the_first_sees(self) -> None:
         """Wait until this host sees the first host's steps; a network file system may lag."""
         steps = first_decides(self.steps)
-        end = time.monotonic() + _SEEN_WITHIN_SECONDS
-        while self.steps != steps:
-            if time.monotonic() > end:
-                raise BadInput(
-                    f"in {self.folder} the first host sees the checkpoints {_in_words(steps)}, but "
-                    f"this host sees {_in_words(self.steps)}; --out must be the same folder for "
-                    "all hosts. If it is, give the same command again in a minute"
-                )
-            time.sleep(_RELOAD_SECONDS)
-            self.manager.reload()
+        if not comes_into_sight(lambda: self.steps == steps, self.manager.reload):
+            raise BadInput(
+                f"in {self.folder} the first host sees the checkpoints {_in_words(steps)}, but "
+                f"this host sees {_in_words(self.steps)}; --out must be the same folder for all "
+                "hosts. If it is, give the same command again in a minute"
+            )
 
     @property
     def latest(self) -> int | None:

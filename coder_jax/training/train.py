@@ -18,7 +18,7 @@ import numpy as np
 from coder_jax.devices.feed import Fed, Feed, SaveClock
 from coder_jax.devices.hosts import barrier, first_decides, is_first, log, must_agree
 from coder_jax.devices.mesh import devices_in_words, peak_gigabytes, peak_tflops
-from coder_jax.training.checkpoints import Checkpoints, newest_step
+from coder_jax.training.checkpoints import Checkpoints, comes_into_sight, newest_step
 from coder_jax.training.metrics import BOARD, MetricsLog, Profile, scores_in_words, tracking
 from coder_jax.training.refresh import Refresh
 from coder_jax.training.run_folder import (
@@ -277,7 +277,7 @@ def train(config: Config, source: BatchSource) -> RunResult:
             files.publish()
         barrier("the run folder is there")
         files.fetch()
-        if not (files.folder / RUN.file).exists():
+        if not comes_into_sight((files.folder / RUN.file).exists):
             raise BadInput(f"this host sees no run in {files.name}; --out must be shared by all")
         check_identity(read_run_identity(files.folder), saved, files.name)
 

@@ -29,6 +29,7 @@ from coder_jax.systems.encoder_system import (
 )
 from coder_jax.systems.recipes import _SYSTEMS
 from coder_jax.systems.trained_models import load_run
+from coder_jax.training import checkpoints
 from coder_jax.training import start as start_module
 from coder_jax.training import train as train_module
 from coder_jax.training.checkpoints import read_params, saved_steps
@@ -202,6 +203,8 @@ def test_a_run_that_goes_on_was_tried_when_it_began(model, source, tmp_path, mon
 def test_hosts_but_the_first_try_no_export(model, source, tmp_path, monkeypatch):
     monkeypatch.setattr(folder_module, "transformers_vectors", broken(TypeError))
     monkeypatch.setattr(train_module, "is_first", lambda: False)
+    monkeypatch.setattr(checkpoints, "_SEEN_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr(checkpoints, "_RELOAD_SECONDS", 0.01)
     with one_device(), pytest.raises(BadInput, match="this host sees no run in"):
         train(config(model, tmp_path / "run"), source)
 
