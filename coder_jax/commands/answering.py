@@ -49,7 +49,8 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
     codes_of: Annotated[
         tuple[str, ...],
         Flag(
-            "write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all)",
+            "write only codes of these vocabularies, such as SNOMEDCT_US,ICD10CM (default: all); "
+            "in --map-file these come first",
             "SAB,SAB",
             commas=True,
             one_word=True,

@@ -175,6 +175,7 @@ def run(options: ExportOptions) -> int:
 def _commands(run: SavedRun) -> list[str]:
     """The commands that build the dataset of a run and train it again, as far as run.json says."""
     from coder_jax.systems.recipes import RECIPES
+    from coder_jax.training.system import ONCE
 
     made = run.identity.get("dataset", {}).get(PROVENANCE, {})
     commands = [made["command"]] if "command" in made else []
@@ -183,6 +184,8 @@ def _commands(run: SavedRun) -> list[str]:
     if config["recipe"] not in RECIPES or "extended" in run.identity:
         return commands
     optimizer, model = config["optimizer"], config["system"].get("model", {})
+    if config["system"].get("refresh_steps") == ONCE:
+        config["system"]["refresh_steps"] = 0  # as people give it
     steps, epochs = optimizer.pop("steps"), optimizer.pop("epochs", 0.0)
     length = ["--epochs", str(epochs)] if epochs else ["--steps", str(steps)]
     length += ["--warmup-steps", str(round(optimizer.pop("warmup_steps")))]

@@ -435,8 +435,8 @@ def check_out(out: Path) -> None:
         raise BadInput(f"{out} exists and is no earlier export; give a new or empty folder")
     if (out / CUTOFFS.file).is_file():
         tell(
-            f"warning: {out / CUTOFFS.file} is of the earlier export there and is removed with it: "
-            f"make it again with `{CUTOFFS.command}`"
+            f"warning: {out / CUTOFFS.file} is of the earlier export there, which a new one "
+            f"replaces: make it again with `{CUTOFFS.command}`"
         )
 
 

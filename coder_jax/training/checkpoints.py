@@ -651,7 +651,11 @@ class Checkpoints:
         for other in reversed(self.steps):
             if other >= step:
                 continue
-            if _examine(self.folder / str(other)) is not None:
+            try:
+                is_whole = _examine(self.folder / str(other)) is None
+            except BadInput:  # nor can it be read here, for whatever reason
+                is_whole = False
+            if not is_whole:
                 bad.append(other)
                 continue
             also = f" ({', '.join(map(str, bad))} cannot be read either)" if bad else ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -549,7 +549,7 @@ def _tell_of_swallowed(rows: Rows, separator: str, place: str) -> None:
     """Warns of a field whose further lines have as many separators as the header, or tabs: a quote
     that was opened by mistake takes rows until the next one.
     """
-    width = len(rows[0][1]) if rows else 0
+    width = next((len(fields) for _, fields in rows if fields), 0)
     for number, fields in rows if width > 1 else []:
         if len(fields) != width:
             continue
@@ -1227,7 +1227,8 @@ def _number(value: float, number_format: str) -> str:
         return str(int(value)) if value == int(value) else f"{value:.15g}"
     places = re.sub("[-/ ]", "", form[1])
     unit = Decimal(1).scaleb(-len(form[2] or ""))
-    exact = Decimal(repr(abs(value))).quantize(unit, ROUND_HALF_UP)  # as Excel rounds
+    digits_of_all = Context(prec=400)  # a number may have 308 before the point
+    exact = Decimal(repr(abs(value))).quantize(unit, ROUND_HALF_UP, digits_of_all)  # as Excel does
     digits, _, decimals = f"{exact:f}".partition(".")
     digits = digits.zfill(len(places) - places.index("0")).rjust(len(places))
     shown, left = "-" if value < 0 and exact else "", len(places)

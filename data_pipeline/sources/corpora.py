@@ -643,7 +643,10 @@ def _is_quoted(path: Path) -> bool:
     """Whether all fields of a first line stand in quotes, as R writes them; else those in a file
     are ordinary characters, as published sets have them.
     """
-    return not is_workbook(path) and _QUOTED.fullmatch(first_line(path)) is not None
+    if is_workbook(path):
+        return False
+    line = first_line(path) if path.suffix != ".gz" else read_text(path).partition("\n")[0]
+    return _QUOTED.fullmatch(line) is not None
 
 
 def mention_languages(path: Path) -> list[str] | None:

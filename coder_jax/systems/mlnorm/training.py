@@ -715,7 +715,8 @@ class MLNormClassesSystem(EncoderSystem):
             for number in np.unique(numbers).tolist():
                 if number not in of_group:
                     concepts = np.flatnonzero(groups >> number & 1)
-                    of_group[number] = concepts, KeptRows(unit[concepts])
+                    is_every = concepts.size == len(unit)
+                    of_group[number] = concepts, KeptRows(unit if is_every else unit[concepts])
                 concepts, keys = of_group[number]
                 count = min(self.candidates, concepts.size)
                 mine = np.flatnonzero(numbers == number)

@@ -198,7 +198,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(source, loaded, tmp_path
     assert "cutoffs.json" not in capsys.readouterr().err
     (out / "cutoffs.json").touch()
     export_encoder(bert, source, hf_config, out, **SETTINGS)
-    assert "cutoffs.json is of the earlier export there and is removed" in capsys.readouterr().err
+    assert "cutoffs.json is of the earlier export there, which a new one" in capsys.readouterr().err
     assert not (out / "stale").exists() and [p.name for p in tmp_path.iterdir()] == ["export"]
     other = tmp_path / "thesis"
     other.mkdir()

@@ -29,7 +29,7 @@ CHUNKS = "; ".join(
     (
         "import sys",
         "from coder_jax.systems.mlnorm import training as second_step",
-        "second_step.TERMS_AT_ONCE = 200",
+        "second_step._TERMS_AT_ONCE = 200",
         "from coder_jax.__main__ import main",
     )
 )

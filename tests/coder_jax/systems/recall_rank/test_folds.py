@@ -99,7 +99,7 @@ def test_lists_are_of_the_run_that_has_not_seen_the_mention(mentions, halves, tm
     assert {1, 2} == set(folds.tolist())
     for run, fold in zip(halves, (2, 1), strict=True):
         generator = _load_generator(run)
-        expected = generator.lists(strings, generator.encode(names), data.name_concepts, 4)
+        expected = generator.lists(strings, generator.encode_names(names), data.name_concepts, 4)
         rows = folds == fold
         np.testing.assert_array_equal(found.names[rows], expected.names[rows])
         np.testing.assert_allclose(found.distances[rows], expected.distances[rows], rtol=1e-5)
@@ -108,7 +108,7 @@ def test_lists_are_of_the_run_that_has_not_seen_the_mention(mentions, halves, tm
         assert others.max() > 1e-3  # the other run is another one
     both = load_generators(halves)
     expected = both.lists(
-        list(data.splits["dev"].mentions.strings), both.encode(names), data.name_concepts, 4
+        list(data.splits["dev"].mentions.strings), both.encode_names(names), data.name_concepts, 4
     )
     together = lists_of(tmp_path / "o", "dev")
     np.testing.assert_array_equal(together.names, expected.names)
@@ -120,9 +120,9 @@ def test_an_ensemble_has_the_mean_of_distances_and_of_numbers(mentions, halves):
     names, asked = list(data.names.strings), ["attack of the heart", "x"]
     alone = [_load_generator(run) for run in halves]
     every = len(data.concepts)
-    lists = [one.lists(asked, one.encode(names), data.name_concepts, every) for one in alone]
+    lists = [one.lists(asked, one.encode_names(names), data.name_concepts, every) for one in alone]
     both = GeneratorEnsemble(alone)
-    found = both.lists(asked, both.encode(names), data.name_concepts, every)
+    found = both.lists(asked, both.encode_names(names), data.name_concepts, every)
     for row in range(len(asked)):
         # each concept has one name here
         of = [dict(zip(one.names[row], one.distances[row], strict=True)) for one in lists]
@@ -205,7 +205,7 @@ def test_normalize_takes_several_generators(halves, tmp_path, capsys):
     header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     both = load_generators(halves)
     terms = ["heart attack", "limb pain", "renal failure"]
-    lists = both.lists(["attack of the heart"], both.encode(terms), np.arange(3), 3)
+    lists = both.lists(["attack of the heart"], both.encode_names(terms), np.arange(3), 3)
     assert [row[1] for row in rows] == [f"C{1 + name}" for name in lists.names[0]]
     scores = [float(row[header.index("similarity")]) for row in rows]
     np.testing.assert_allclose(scores, _recall_scores(lists.distances)[0], atol=1e-4)

@@ -230,7 +230,7 @@ def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
     data = source_of(config_of("recall", mentions, "x"), mentions).dataset
     names, mentions = list(data.names.strings), ["attack of the heart", "x"]
     one, other = (
-        by.lists(mentions, by.encode(names), data.name_concepts, 4) for by in (ours, theirs)
+        by.lists(mentions, by.encode_names(names), data.name_concepts, 4) for by in (ours, theirs)
     )
     np.testing.assert_array_equal(one.names, other.names)
     np.testing.assert_allclose(one.distances, other.distances, rtol=1e-5)
@@ -242,7 +242,7 @@ def test_its_export_finds_the_same_candidates(mentions, generator, tmp_path):
 def test_any_encoder_is_a_generator_of_one_concept_by_its_cosine(mentions):
     encoder = TermEncoder.from_pretrained(mentions.parent / "bert", "mean")
     generator = CandidateGenerator(encoder)
-    names = generator.encode(["limb pain", "heart attack"])
+    names = generator.encode_names(["limb pain", "heart attack"])
     found = generator.lists(["heart"], names, np.arange(2))
     assert found.numbers.tolist() == [[1.0]]
     cosine = encoder.encode(["heart"])[0] @ encoder.encode(["limb pain", "heart attack"]).T
@@ -593,7 +593,7 @@ def test_a_ranker_shows_its_lists_and_a_generator_finds_them(
         for scores, row in zip(found.scores, found.names, strict=True)
     ]
     assert lists_in(of_run, "by score, and probability") == expected
-    vectors = stages.generator.encode(names)
+    vectors = stages.generator.encode_names(names)
     near = stages.generator.lists(["heart + renal disease"], vectors, data.name_concepts, 5)
     for page, count in ((of_run, 10), (of_lists, 5)):
         first, _ = lists_in(page, "candidates by distance")
