@@ -78,7 +78,7 @@ def start(
 
 
 def statuses(processes: list[subprocess.Popen]) -> list[int]:
-    return [process.wait(timeout=180) for process in processes]
+    return [process.wait(timeout=400) for process in processes]  # a slow machine takes 130 s
 
 
 def losses(out: Path) -> dict[int, float]:

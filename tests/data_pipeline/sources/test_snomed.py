@@ -106,7 +106,7 @@ def test_descriptions_without_their_concepts_are_said(tmp_path):
             lambda text: text[:-9],
             "Concept_.*txt:12: found 5 columns; .* a line break, so it is cut off",
         ),
-        ("Relationship", lambda text: text + "\r\n", "Relationship_.*txt:6: found 1 columns"),
+        ("Relationship", lambda text: text + "\r\n", "Relationship_.*txt:6: found an empty line"),
         ("Relationship", lambda text: text.replace("1003", "1\t3", 1), "txt:3: found 11 columns"),
     ],
 )

@@ -654,7 +654,7 @@ def test_the_card_says_what_it_is_and_how_to_use_it(exported):
     for part in (
         "after BNE (Phan, Sun and Tay 2019)",
         "trust_remote_code=True",
-        "NameEncoder.load(MODEL)",
+        "NameEncoder.load(folder)",
         "synonym 1, concept 1, context 1",
         "skip-grams (names_concepts)",
     ):
