@@ -16,6 +16,7 @@ from coder_jax.evaluation.given_groups import GroupedMentions
 from coder_jax.evaluation.ranks import GoldCounts, rank_values
 from coder_jax.evaluation.record import EvaluationRecord, read_records
 from coder_jax.evaluation.results import (
+    TOGETHER,
     Row,
     Table,
     intervals_of_means,
@@ -179,7 +180,7 @@ def differences_of(
         np.minimum(one, other)
         for (_, one), (_, other) in zip(*(side.values() for side in ranks), strict=True)
     ]
-    if not any("equal ones" in str(one.scoring.get("intervals", "equal ones")) for one in (a, b)):
+    if not any(TOGETHER in one.scoring.get("intervals", TOGETHER) for one in (a, b)):
         tell(
             f"warning: {a.benchmark}: {path_a} and {path_b} are of an earlier version, which does "
             "not say which mentions are the same: if some are, the interval is too narrow and p "

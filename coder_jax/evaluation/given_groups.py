@@ -36,6 +36,7 @@ from coder_jax.evaluation.record import (
 )
 from coder_jax.evaluation.results import (
     ABOUT,
+    TOGETHER,
     Row,
     Table,
     first_same,
@@ -745,8 +746,8 @@ class _Scorer:
                 "retired_cuis": retired and retired.description,
                 "majority": "the CUI that the (group, string) mostly has in train (2016: and dev)",
                 "folds": "unweighted mean over sets",
-                "intervals": f"{ABOUT}, mentions drawn anew within their set; equal ones of equal "
-                "groups with equal gold concepts together",
+                "intervals": f"{ABOUT}, mentions with their groups drawn anew within their set; "
+                + TOGETHER,
             },
             folds=folds,
             encoder=encoder,

@@ -33,6 +33,7 @@ from coder_jax.evaluation.record import (
 )
 from coder_jax.evaluation.results import (
     ABOUT,
+    TOGETHER,
     Row,
     Table,
     first_same,
@@ -304,8 +305,7 @@ def normalization_record(
             "folds": "unweighted mean over folds" if result.folds else "none",
             "quotes": "those around a CSV field are taken off mentions of Cadec and PsyTar",
             "missing": "strings without a vector have the cosine 0 with all others",
-            "intervals": f"{ABOUT}, mentions drawn anew within their fold; equal ones with equal "
-            "gold concepts together",
+            "intervals": f"{ABOUT}, mentions drawn anew within their fold; {TOGETHER}",
         },
         folds={
             name: {

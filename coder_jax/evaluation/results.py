@@ -25,6 +25,7 @@ _RESAMPLES = 2000
 _EXCHANGES = 10_000  # of the places of pairs, in a permutation test
 _LEVEL = 0.95
 ABOUT = f"{_LEVEL:.0%}, bootstrap percentiles of {_RESAMPLES:,} resamples"
+TOGETHER = "equal ones with equal gold concepts together"  # are drawn: mentions (`first_same`)
 _MOST_VALUES = 1 << 22  # that are drawn at a time: 32 MB
 
 # The distinct outcomes [U, S] and how often each was drawn [B, U] -> statistics [B, T].

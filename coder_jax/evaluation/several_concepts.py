@@ -17,6 +17,7 @@ from coder_jax.evaluation.published import MULTIPLE_NAMES, PublishedRow
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import (
     ABOUT,
+    TOGETHER,
     Row,
     Table,
     first_same,
@@ -472,8 +473,8 @@ mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions m
                 "answers": answers,
                 **({"ordered by": ordered_by} if ordered_by else {}),
                 "right": "all concepts of a mention and no other; recall@k: all among k candidates",
-                "intervals": f"{ABOUT}, mentions drawn anew, equal ones with equal concepts "
-                "together; none of the number of concepts, a mean over classes of few mentions",
+                "intervals": f"{ABOUT}, mentions drawn anew; {TOGETHER}; none of the number of "
+                "concepts, a mean over classes of few mentions",
             },
             encoder=encoder,
             dictionary=self.dictionary.description,

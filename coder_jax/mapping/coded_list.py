@@ -617,30 +617,29 @@ class _CodedColumns(NamedTuple):
         concept, rank, status = (names.index(one) for one in (self.concept, self.rank, self.status))
         of_term = [names.index(one) for one in (self.terms, self.codes) if one]
         found: Rows = []
-        more: dict[tuple[str, ...], dict[str, list[int]]] = {}  # the lines of each concept
-        further_rows: list[tuple[str, int, list[str]]] = []
+        firsts: dict[tuple[str, ...], list[list[str]]] = {}  # decided answers to each term
+        further: list[tuple[str, int, list[str]]] = []
         for line, fields in rows:
-            if len(fields) != len(names) or fields[rank].strip() in ("", "1"):
+            is_whole = len(fields) == len(names)
+            is_decided = is_whole and fields[status].strip() == Status.DECIDED
+            if not is_whole or fields[rank].strip() in ("", "1"):
                 found.append((line, [*fields]))
-            elif fields[status].strip() == Status.DECIDED:
-                further_rows.append((fields[rank].strip().zfill(9), line, fields))
-        for _, line, fields in sorted(further_rows, key=lambda row: row[:2]):
-            of_concept = more.setdefault(tuple(fields[one] for one in of_term), {})
-            of_concept.setdefault(fields[concept], []).append(line)
-        for _, fields in found:
-            if len(fields) == len(names) and fields[status].strip() == Status.DECIDED:
-                for further, lines in more.get(tuple(fields[one] for one in of_term), {}).items():
-                    if lines:  # of a term that the list has twice, each takes its own
-                        fields[concept] += CONCEPT_SEPARATOR + further
-                        lines.pop()
-        for term, concepts in more.items():
-            for further, lines in concepts.items():
-                if lines:
-                    raise BadInput(
-                        f"{path}:{lines[0]}: found {further}, {Status.DECIDED} for {term[0]!r}, "
-                        "and no row of rank 1 that is; expected it as well: take this row out, or "
-                        "make its rank 1"
-                    )
+                if is_decided:
+                    key = tuple(fields[one] for one in of_term)
+                    firsts.setdefault(key, []).append(found[-1][1])
+            elif is_decided:
+                further.append((fields[rank].strip().zfill(9), line, fields))
+        for _, line, fields in sorted(further):
+            answers = firsts.get(tuple(fields[one] for one in of_term), [])
+            # Of a term that the list has twice, each answer takes a concept once.
+            lack = [one for one in answers if fields[concept] not in split_concepts(one[concept])]
+            if not lack:
+                raise BadInput(
+                    f"{path}:{line}: found {fields[concept]}, {Status.DECIDED} for "
+                    f"{fields[of_term[0]]!r}, and no row of rank 1 with another decided concept "
+                    "for it; expected one: take this row out, or make its rank 1"
+                )
+            lack[0][concept] += CONCEPT_SEPARATOR + fields[concept]
         return found
 
     def said(self, row: Mapping[str, str]) -> _Said:

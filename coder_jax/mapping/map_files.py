@@ -170,6 +170,7 @@ def _pairs(
     codes_of: Sequence[str],
 ) -> Iterator[_Pair]:
     """The distinct terms of a list with their concepts, in the order of the list."""
+    place = {vocabulary: number for number, vocabulary in enumerate(codes_of)}
     counts: dict[tuple[str, str], int] = {}
     first: dict[tuple[str, str], int] = {}
     for row, answer in enumerate(answers):
@@ -192,7 +193,6 @@ def _pairs(
             continue
         for one in answer.candidates[: answer.count]:
             about = dictionary.about(one.concept)
-            place = {vocabulary: number for number, vocabulary in enumerate(codes_of)}
             codes = sorted(about.codes, key=lambda code: place.get(code[0], len(place)))
             # A concept that was no candidate has no similarity (not a number).
             similarity = min(max(0.0, one.similarity), 1.0)
@@ -221,15 +221,9 @@ def check_concepts(forms: Iterable[str], dictionary: Dictionary) -> None:
     if {"usagi", "stcm"}.isdisjoint(forms):
         return
     concepts = list(dict.fromkeys(concept for _, _, concept in dictionary.pairs()))
-    strange = [concept for concept in concepts if not _is_concept_id(concept)]
-    if 0 < len(strange) < 0.1 * len(concepts):
-        raise BadInput(
-            f"{dictionary.source}: {len(strange):,} of {len(concepts):,} concepts are no "
-            f"concept_id of OMOP, first {strange[0]}; expected one in a file for Usagi or "
-            "source_to_concept_map: take their rows out, or write sssom or fhir"
-        )
-    for concept in strange:
-        _concept_id(concept)
+    if strange := [concept for concept in concepts if not _is_concept_id(concept)]:
+        count = f"{len(strange):,} of {len(concepts):,} concepts of {dictionary.source}"
+        raise _no_concept_id(strange[0], f", one of {count} that are none: take them out, or ")
     coded, own = 0, []
     for concept in concepts[:: len(concepts) // _LOOKED_AT + 1]:
         codes = [one for one in dictionary.about(concept).codes if one[1]]
@@ -255,11 +249,15 @@ def _is_concept_id(concept: str) -> bool:
 def _concept_id(concept: str) -> str:
     """OMOP's number of a concept, 0 for none."""
     if concept and not _is_concept_id(concept):
-        raise BadInput(
-            f"found the concept {concept}; expected OMOP's concept_id, a number of at most "
-            f"{_MOST_ID}, in a file for Usagi or source_to_concept_map: {_GIVE}"
-        )
+        raise _no_concept_id(concept, ": ")
     return concept or "0"
+
+
+def _no_concept_id(concept: str, more: str) -> BadInput:
+    return BadInput(
+        f"found the concept {concept}; expected OMOP's concept_id, a number of at most {_MOST_ID}, "
+        f"in a file for Usagi or source_to_concept_map{more}{_GIVE}"
+    )
 
 
 def _csv(rows: list[dict[str, str]], columns: Sequence[str], separator: str = ",") -> str:

@@ -127,7 +127,7 @@ def _scores_of_rows(
         total_N, best_N = sums
         return (total_N + share_Nb.sum(1), jnp.maximum(best_N, nearest_N)), None
 
-    zeros_N = varying(jnp.zeros(class_N.shape, jnp.float32))
+    zeros_N = varying(jnp.zeros(class_N.shape, vector_ND.dtype))
     blocks = table_cD.reshape(-1, block, width), groups_c.reshape(-1, block)
     (total_N, best_N), _ = jax.lax.scan(jax.checkpoint(of_block), (zeros_N, zeros_N - 2), blocks)
     place_N = class_N - first

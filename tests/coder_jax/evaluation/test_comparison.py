@@ -17,6 +17,7 @@ from coder_jax.evaluation.record import (
     Unreachable,
     write_records,
 )
+from coder_jax.evaluation.results import TOGETHER
 from data_pipeline.files.identity import typed
 from data_pipeline.process import BadInput
 
@@ -120,7 +121,7 @@ def test_rounding_is_no_difference():
 
 def test_a_record_of_an_earlier_version_beside_one_of_now(compared, capsys):
     """Which mentions are the same the newer one says; of two earlier ones nobody does."""
-    now = {"scoring": {"intervals": "equal ones with equal gold concepts together"}}
+    now = {"scoring": {"intervals": f"drawn anew; {TOGETHER}"}}
     earlier = {"scoring": {"intervals": "mentions drawn anew within their fold"}}
     _, rows = compared(record({"": "2 2 2"}, **earlier), record({"": "1 =0 =0"}, **now))
     assert rows[0].cells[7] == "1.000" and not capsys.readouterr().err
