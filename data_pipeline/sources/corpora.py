@@ -254,12 +254,15 @@ class PubTatorMention(NamedTuple):
     """A mention as written in its line.
 
     Attributes:
-      place: such as "test.txt:12", for messages.
+      pmid: of its abstract.
+      first, last: where it begins, and where it has ended, counted in characters from the title on.
       text, type, identifiers: the fields.
       parts: of a composite mention, in words, where the file tells: "ocular toxicity", ...
     """
 
-    place: str
+    pmid: str
+    first: int
+    last: int
     text: str
     type: str
     identifiers: str
@@ -290,6 +293,23 @@ def is_pubtator(path: Path) -> bool:
     return False
 
 
+def pubtator_mention(line: str) -> PubTatorMention | None:
+    """The mention of a line; None for a relation between two identifiers, such as CID.
+
+    ValueError for a line that is none of PubTator's.
+    """
+    fields = line.rstrip("\r\n").split("\t")
+    if len(fields) == 4 and not fields[1].isdecimal():
+        return None
+    if len(fields) < 5 or not (fields[1].isdecimal() and fields[2].isdecimal() and fields[3]):
+        raise ValueError("no line of PubTator")
+    pmid, first, last, text, kind, identifiers, parts = (*fields, "", "")[:7]
+    composite = tuple(filter(None, parts.split("|")))
+    return PubTatorMention(
+        pmid, int(first), int(last), text, kind.strip(), identifiers.strip(), composite
+    )
+
+
 def _read_pubtator(
     path: Path, types: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, Sequence[str], str]]:
@@ -304,20 +324,18 @@ def _read_pubtator(
     """
     found: set[str] = set()
     for number, line in enumerate(read_text(path).split("\n"), start=1):
-        line = line.strip()
-        if not line or TEXT.match(line):
+        if not line.strip() or TEXT.match(line):
             continue
-        fields, place = line.split("\t"), f"{path.name}:{number}"
-        if len(fields) == 4 and not fields[1].isdigit():
-            continue  # a relation between two identifiers, such as CID
-        if len(fields) < 5 or not (fields[1].isdigit() and fields[2].isdigit()):
-            yield place, "", (), "no line of PubTator"
+        place = f"{path.name}:{number}"
+        try:
+            mention = pubtator_mention(line)
+        except ValueError as error:
+            yield place, "", (), str(error)
             continue
-        found.add(fields[4])
-        if types and fields[4] not in types:
-            continue
-        identifiers = identifiers_of(fields[5] if len(fields) > 5 else NONE)
-        yield place, fields[3], identifiers, ""
+        if mention is not None:
+            found.add(mention.type)
+            if not types or mention.type in types:
+                yield place, mention.text, identifiers_of(mention.identifiers), ""
     if types and not found.intersection(types):
         raise BadInput(
             f"{path}: found no mention of the type {' or '.join(types)}; expected one of "
@@ -345,25 +363,22 @@ def read_abstracts(path: Path) -> list[Abstract]:
         if match := TEXT.match(line):
             texts.setdefault(line.partition("|")[0], []).append(line[match.end() :])
             continue
-        fields, place = line.split("\t"), f"{path.name}:{number}"
-        if len(fields) == 4 and not fields[1].isdigit():
-            continue  # a relation between two identifiers, such as CID
-        if len(fields) < 5 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3]):
+        try:
+            mention = pubtator_mention(line)
+        except ValueError as error:
             raise BadInput(
                 f"{path}:{number}: found {line[:80]!r}; expected a line of PubTator: PMID, first "
                 "character, last character, mention, type, identifiers: mend the line, or fetch "
                 "the file again"
-            )
-        if fields[0] not in texts:
+            ) from error
+        if mention is None:
+            continue
+        if mention.pmid not in texts:
             raise BadInput(
-                f"{path}:{number}: found a mention in {fields[0]!r}, of which no line above has "
-                f"the text; expected {fields[0]}|t|title before it: fetch the file again"
+                f"{path}:{number}: found a mention in {mention.pmid!r}, of which no line above has "
+                f"the text; expected {mention.pmid}|t|title before it: fetch the file again"
             )
-        identifiers, parts = (*fields[5:], "", "")[:2]
-        found = PubTatorMention(
-            place, fields[3], fields[4], identifiers.strip(), tuple(filter(None, parts.split("|")))
-        )
-        mentions.setdefault(fields[0], []).append(found)
+        mentions.setdefault(mention.pmid, []).append(mention)
     return [Abstract("\n".join(text), mentions.get(one, []), one) for one, text in texts.items()]
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from data_pipeline.files.tables import bounded_lines, check_unpacked, unreadable
 from data_pipeline.process import BadInput
-from data_pipeline.sources.corpora import TEXT, identifiers_of
+from data_pipeline.sources.corpora import TEXT, identifiers_of, pubtator_mention
 from data_pipeline.sources.obo import definitions
 
 # -------------------------------------------------------------------------------------------------
@@ -201,21 +201,22 @@ class TextReader:
         text = f"{texts.get('t', '')} {texts.get('a', '')}"
         found = []
         for number, line in annotated:
-            fields, place = line.split("\t"), f"{path.name}:{number}"
-            if len(fields) == 4 and not fields[1].isdigit():
-                continue  # a relation between two identifiers, such as CID
-            if len(fields) < 5 or not (fields[1].isdecimal() and fields[2].isdecimal()):
-                self._note(place, "no line of PubTator")
+            place = f"{path.name}:{number}"
+            try:
+                mention = pubtator_mention(line)
+            except ValueError as error:
+                self._note(place, str(error))
                 continue
-            self.counts[f"annotations: {fields[4]}"] += 1
-            if self.types and fields[4] not in self.types:
+            if mention is None:
                 continue
-            first, last = int(fields[1]), int(fields[2])
-            if re.sub(r"\s", " ", text[first:last]) != re.sub(r"\s", " ", fields[3]):
+            self.counts[f"annotations: {mention.type}"] += 1
+            if self.types and mention.type not in self.types:
+                continue
+            first, last = mention.first, mention.last
+            if re.sub(r"\s", " ", text[first:last]) != re.sub(r"\s", " ", mention.text):
                 self._note(place, "an annotation that is not at its place in the text")
                 continue
-            concepts = identifiers_of(fields[5]) if len(fields) > 5 else []
-            found.append(Annotation(first, last, tuple(concepts)))
+            found.append(Annotation(first, last, tuple(identifiers_of(mention.identifiers))))
         return Document(text, tuple(found))
 
 

@@ -278,7 +278,7 @@ def test_abstracts_and_their_mentions(write):
     assert first.text == "Renal and hepatic failure (RF).\nRF | coma."
     composite, short = first.mentions
     assert composite == (
-        *("a.txt:3", "Renal and hepatic failure", "Disease", "D1|D2"),
+        *("7", 0, 25, "Renal and hepatic failure", "Disease", "D1|D2"),
         ("renal failure", "hepatic failure"),
     )
     assert (short.text, short.identifiers, short.parts) == ("RF", "D1", ())
