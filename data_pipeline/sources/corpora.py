@@ -255,7 +255,7 @@ class PubTatorMention(NamedTuple):
 
     Attributes:
       pmid: of its abstract.
-      first, last: where it begins, and where it has ended, counted in characters from the title on.
+      first, last: its first character and the one after its last, counted from the title's first.
       text, type, identifiers: the fields.
       parts: of a composite mention, in words, where the file tells: "ocular toxicity", ...
     """

@@ -289,6 +289,8 @@ def test_abstracts_and_their_mentions(write):
     "line, message",
     [
         ("7\t0\t5\tRenal\n", r"a.txt:10: found '7.*'; expected a line of PubTator: PMID"),
+        ("7\t0\t0\t\tDisease\tD1\n", r"a.txt:10: found '7.*'; expected a line of PubTator: PMID"),
+        ("7\t²\t5\tRenal\tDisease\tD1\n", r"a.txt:10: found '7.*'; expected a line of PubTator"),
         ("Abstracts\n", "a.txt:10: found 'Abstracts'; expected a line of PubTator"),
         ("3\t0\t5\tRenal\tDisease\tD1\n", "a.txt:10: found a mention in '3', of which no line ab"),
     ],
