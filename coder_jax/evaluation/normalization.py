@@ -1088,11 +1088,7 @@ class HeldOut:
         benchmark = Mentions.read(Given("heldout", mentions))
         self.benchmark = with_terms_at_most(benchmark, most_terms)
         self.tokenizer = load_tokenizer(folder / "tokenizer")
-        self.settings = EncoderSettings(
-            pooling=pooling,
-            cleaning=manifest.cleaning,
-            max_length=manifest.tokenizer.max_length,
-        )
+        self.settings = EncoderSettings.of_data(manifest, pooling)
 
     def scores(self, bert: Bert) -> dict[str, float]:
         """acc@1, acc@5 and mrr of an encoder, and the number of terms that were searched."""

@@ -400,20 +400,31 @@ def export_encoder(
     out, card = Path(out), dict(card or {})
     settings = EncoderSettings(pooling=pooling, cleaning=cleaning, max_length=max_length)
     check_exportable(bert, settings, card, out)
+    with whole_export(out) as new:
+        _write_encoder(new, bert, tokenizer, hf_config, settings, pytorch_bin)
+        if relations is not None:
+            write_relations(new, relations)
+        _write_descriptions(new, settings, card, relations)
+        differences = _verify_export(new, bert, settings=settings, proof=proof)
+        if beside is not None:
+            differences |= beside(new)
+    return differences
+
+
+@contextmanager
+def whole_export(out: Path) -> Iterator[Path]:
+    """A new folder, which is at `out` once all of it is written.
+
+    Raises:
+      BadInput: a disk that is full, or a folder that cannot be written. Nothing is left behind.
+    """
     try:
         with whole_folder(out) as new:
-            _write_encoder(new, bert, tokenizer, hf_config, settings, pytorch_bin)
-            if relations is not None:
-                write_relations(new, relations)
-            _write_descriptions(new, settings, card, relations)
-            differences = _verify_export(new, bert, settings=settings, proof=proof)
-            if beside is not None:
-                differences |= beside(new)
+            yield new
             for path in new.rglob("*.safetensors"):  # written for the owner alone
                 shutil.copymode(new / "config.json", path)
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    return differences
 
 
 def check_exportable(

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 from huggingface_hub import ModelCardData
 from msgspec import UNSET
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 from coder_jax.encoding.readers import within_positions
@@ -26,6 +25,7 @@ from coder_jax.export.folder import (
     transformers_tokens,
     transformers_vectors,
     unreported,
+    whole_export,
     write_model,
 )
 from coder_jax.export.model_card import LICENSE, markdown_table, read_card, section
@@ -53,7 +53,6 @@ from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, voca
 from data_pipeline.dataset.vocabulary import WordPieceVocabulary, with_pieces_alone
 from data_pipeline.files.buckets import in_bucket
 from data_pipeline.files.identity import ENCODER, read_json, read_json_value, typed
-from data_pipeline.files.whole import whole_folder
 from data_pipeline.flags import hub_id_of
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.cleaning import clean, clean_in
@@ -377,20 +376,12 @@ def _write(
         name: new.get(value, value) if isinstance(value, int) else value
         for name, value in encoder.hf_config.items()
     }
-    try:
-        with whole_folder(out) as folder:
-            write_model(folder, _with_word_table(encoder.bert, table), token_ids, pytorch_bin=False)
-            _write_tokenizer(folder, encoder, change)
-            _copy_kept(encoder.folder, folder)
-            _write_descriptions(folder, encoder, about, facts)
-            checked = _check(
-                folder, encoder, change(encoder.tokenizer), old_ids, [*PROBE_TERMS, *probes]
-            )
-            for path in folder.rglob("*.safetensors"):  # written for the owner alone
-                shutil.copymode(folder / "config.json", path)
-    except (OSError, SafetensorError) as error:
-        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    return checked
+    with whole_export(out) as folder:
+        write_model(folder, _with_word_table(encoder.bert, table), token_ids, pytorch_bin=False)
+        _write_tokenizer(folder, encoder, change)
+        _copy_kept(encoder.folder, folder)
+        _write_descriptions(folder, encoder, about, facts)
+        return _check(folder, encoder, change(encoder.tokenizer), old_ids, [*PROBE_TERMS, *probes])
 
 
 def _write_tokenizer(

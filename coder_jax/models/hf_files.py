@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -281,6 +281,11 @@ class EncoderSettings:
             raise BadInput(
                 f"max_length is {self.max_length!r}; expected a whole number of at least 3"
             )
+
+    @classmethod
+    def of_data(cls, manifest: Any, pooling: str) -> Self:
+        """Those of an encoder that is trained on a dataset, or on mentions, with this manifest."""
+        return cls(pooling, manifest.cleaning, manifest.tokenizer.max_length)
 
     def __str__(self) -> str:
         """The settings in words, for people."""

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from jax.sharding import Mesh
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
@@ -43,6 +42,7 @@ from coder_jax.export.folder import (
     load_module,
     require_torch,
     sentence_transformers_vectors,
+    whole_export,
     with_proof,
     write_modules,
 )
@@ -569,8 +569,27 @@ class BneSystem(System):
     def trained(self, run: SavedRun) -> Trained:
         return Trained(encoder=_trained_names(self, run), card=_describe_names(self, run))
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return _export_names(self, run, out, **options)
+    def export(
+        self,
+        run: SavedRun,
+        out: Path,
+        *,
+        card: Mapping[str, Any] | None = None,
+        pytorch_bin: bool = False,
+    ) -> dict[str, float]:
+        require_torch()
+        if pytorch_bin:
+            raise BadInput(
+                "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: "
+                "leave the flag out"
+            )
+        description = {**_describe_names(self, run), **(card or {})}
+        check_card(description)
+        check_out(out)
+        encoder = _trained_names(self, run)
+        with whole_export(out) as new:
+            _write_files(new, encoder, description)
+            return _compare_names(new, encoder, run.notes.proof or None)
 
 
 def _development_scores(system: BneSystem) -> Callable[[TermEncoder], dict[str, float]]:
@@ -734,51 +753,6 @@ def _trained_names(system: BneSystem, run: SavedRun) -> TermEncoder:
 def _settings_of(dataset: DataOfRun | Manifest) -> EncoderSettings:
     """How terms become vectors: cleaned like the dataset's, of any length."""
     return EncoderSettings(pooling=OF_NAMES, cleaning=dataset.cleaning, max_length=LONGEST)
-
-
-def _export_names(
-    system: BneSystem,
-    run: SavedRun,
-    out: Path,
-    *,
-    card: Mapping[str, Any] | None = None,
-    pytorch_bin: bool = False,
-) -> dict[str, float]:
-    """Export a run.
-
-    Args:
-        system, run: what was trained.
-        out: the folder to write; an earlier export there is replaced, anything else refused.
-        card: what the model card says in place of, or beside, what is known of the run.
-        pytorch_bin: BadInput, as no old software reads such a model.
-
-    Returns:
-        The largest difference of unit vectors for PyTorch, and for sentence-transformers where that
-        is installed.
-
-    Raises:
-        BadInput: an `out` that is something else, a disk that is full, or PyTorch missing.
-        RuntimeError: the export's vectors are not the run's. Nothing is left behind.
-    """
-    require_torch()
-    if pytorch_bin:
-        raise BadInput(
-            "--pytorch-bin is for BERTs; an encoder of names (BNE) has model.safetensors: leave "
-            "the flag out"
-        )
-    description = {**_describe_names(system, run), **(card or {})}
-    check_card(description)
-    check_out(out)
-    encoder = _trained_names(system, run)
-    try:
-        with whole_folder(out) as new:
-            _write_files(new, encoder, description)
-            differences = _compare_names(new, encoder, run.notes.proof or None)
-            for path in new.glob("*.safetensors"):  # written for the owner alone
-                shutil.copymode(new / "config.json", path)
-    except (OSError, SafetensorError) as error:
-        raise BadInput(f"{out} could not be written: {error}; nothing was left there") from error
-    return differences
 
 
 def _write_files(folder: Path, encoder: TermEncoder, description: Mapping[str, Any]) -> None:

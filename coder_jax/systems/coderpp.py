@@ -23,7 +23,6 @@ from coder_jax.devices.mesh import local_copy
 from coder_jax.encoding.embed import Placed, embed_tokens, place
 from coder_jax.encoding.search import Products, nearest_others
 from coder_jax.encoding.vector_files import RowsOfFile, unit
-from coder_jax.models.bert import merge_encoder, split_encoder
 from coder_jax.systems.coder import small_synonyms
 from coder_jax.systems.encoder_system import (
     EncoderSystem,
@@ -87,11 +86,10 @@ class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
         """Finds the nearest neighbours of all anchors with the current encoder."""
         draw: Any = source.draw  # type: ignore[attr-defined]  # of a `BatchMaker`
         encoder = local_copy(view.mesh, view.params["encoder"])
-        graph, _ = split_encoder(self.structure(view.recorded_start))
         _write_neighbours(
             folder,
             draw,
-            place(merge_encoder(graph, encoder)),
+            place(self.encoder_with(encoder, view.recorded_start)),
             pooling=self.model.pooling,
             products=self.search,
             provenance=provenance_of(source.manifest, encoder),

@@ -631,6 +631,11 @@ class EncoderSystem(System):
             config = config.with_dropout(rate)
         return abstract_bert(config, jnp.dtype(self.model.dtype), pooler=encoder.pooler)
 
+    def encoder_with(self, parameters: Tree, recorded_start: Any) -> Bert:
+        """The encoder of a run, with the given parameters."""
+        graph, _ = split_encoder(self.structure(recorded_start))
+        return merge_encoder(graph, parameters)
+
     def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
         structure = self.structure(recorded_start)
         params: Params = {"encoder": split_encoder(structure)[1]}
@@ -648,8 +653,8 @@ class EncoderSystem(System):
         heldout = HeldOut(source.folder, source.manifest, self.model.pooling, run.eval_terms)
 
         def score(view: View) -> dict[str, dict[str, float]]:
-            graph, _ = split_encoder(self.structure(view.recorded_start))
-            return {"heldout": heldout.scores(merge_encoder(graph, view.params["encoder"]))}
+            encoder = self.encoder_with(view.params["encoder"], view.recorded_start)
+            return {"heldout": heldout.scores(encoder)}
 
         return score
 
@@ -684,11 +689,41 @@ class EncoderSystem(System):
 
     # ---- When it is trained ----
 
-    def trained(self, run: SavedRun) -> Trained:
-        return _trained_encoder(self, run)
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        """What a run learnt beside its encoder, by name, ready for prediction."""
+        relations = _trained_relations(run)
+        return {} if relations is None else {"relations": relations}
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return export_trained(self, run, out, **options)
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        """Write the further files of an export, and return how far PyTorch differs from us."""
+        return {}
+
+    def trained(self, run: SavedRun) -> Trained:
+        return Trained(encoder=encoder_of(run), card=_describe(self, run), tables=self.tables(run))
+
+    def export(
+        self,
+        run: SavedRun,
+        out: Path,
+        *,
+        card: Mapping[str, Any] | None = None,
+        pytorch_bin: bool = False,
+    ) -> dict[str, float]:
+        settings = _trained_settings(run)
+        return export_encoder(
+            trained_bert(run),
+            run.folder / "tokenizer",
+            run.described(RunWithEncoder).start.encoder.config,
+            out,
+            pooling=settings.pooling,
+            cleaning=settings.cleaning,
+            max_length=settings.max_length,
+            relations=_trained_relations(run),
+            card={**_describe(self, run), **(card or {})},
+            pytorch_bin=pytorch_bin,
+            beside=partial(self.write_beside, run),
+            proof=run.notes.proof or None,
+        )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -762,13 +797,6 @@ def _read_run(out: str, *, best: bool, began: CarriedFrom | UnsetType) -> SavedR
 # The export of a trained encoder: the folder, its relations, the model card.
 
 
-def _trained_encoder(system: EncoderSystem, run: SavedRun) -> Trained:
-    """The encoder of a run, its relations, and the facts for its card."""
-    relations = _trained_relations(run)
-    tables = {} if relations is None else {"relations": relations}
-    return Trained(encoder=encoder_of(run), card=_describe(system, run), tables=tables)
-
-
 def encoder_of(run: SavedRun) -> TermEncoder:
     """The encoder of a run with its tokenizer."""
     tokenizer = load_tokenizer(run.folder / "tokenizer")
@@ -802,40 +830,6 @@ def _trained_relations(run: SavedRun) -> ExportedRelations | None:
         u_RDK, v_RDK = np.moveaxis(table, 1, 0)
         table = np.eye(table.shape[2], dtype=np.float32) + u_RDK @ v_RDK.transpose(0, 2, 1)
     return ExportedRelations(table, run.described(EncoderRun).dataset.relations)
-
-
-def export_trained(
-    system: EncoderSystem,
-    run: SavedRun,
-    out: Path,
-    *,
-    card: Mapping[str, Any] | None = None,
-    pytorch_bin: bool = False,
-    beside: Callable[[Path], dict[str, float]] | None = None,
-) -> dict[str, float]:
-    """Export a run; results and errors are those of `export_encoder`.
-
-    Args:
-        system, run: what was trained.
-        out: the folder to write.
-        card: what the model card says in place of, or beside, what is known of the run.
-        pytorch_bin, beside: of `export_encoder`.
-    """
-    settings = _trained_settings(run)
-    return export_encoder(
-        trained_bert(run),
-        run.folder / "tokenizer",
-        run.described(RunWithEncoder).start.encoder.config,
-        out,
-        pooling=settings.pooling,
-        cleaning=settings.cleaning,
-        max_length=settings.max_length,
-        relations=_trained_relations(run),
-        card={**_describe(system, run), **(card or {})},
-        pytorch_bin=pytorch_bin,
-        beside=beside,
-        proof=run.notes.proof or None,
-    )
 
 
 def _describe(system: EncoderSystem, run: SavedRun) -> dict[str, Any]:

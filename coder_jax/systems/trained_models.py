@@ -353,28 +353,6 @@ def answered_by_stages(
     return found if found and has_stages(models, rankers) else []
 
 
-def _load_stages(
-    generator: Generator,
-    rankers: Sequence[str],
-    names: Sequence[str],
-    name_concepts: np.ndarray,
-    by: Choice | None = None,
-    *,
-    cache: bool = False,
-) -> RecallAndRank:
-    """Recall and rank over a dictionary.
-
-    Args:
-        generator: of `load_generators`.
-        rankers: folders.
-        names, name_concepts: of the dictionary, [N].
-        by: how scores become answers.
-        cache: keep the vectors of the names on this machine, and use those that are kept.
-    """
-    loaded = [load_ranker(one) for one in rankers]
-    return RecallAndRank(generator, loaded, names, name_concepts, by, cache=cache)
-
-
 def staged_normalizer(
     generator: Generator,
     rankers: Sequence[str],
@@ -389,11 +367,14 @@ def staged_normalizer(
     """The normalizer by recall and rank for a dictionary.
 
     Args:
-        generator, rankers, by, cache: as for `_load_stages`.
+        generator: of `load_generators`.
+        rankers: folders.
         dictionary: whose terms are names; one of several concepts is a name of each. Where no
             concept has a second name, as in a list of codes, distinct names are the candidates,
             as they were where gold is names: else two codes of a name would take two places.
+        by: how scores become answers.
         threshold, rules, abbreviations: of `StagedNormalizer`.
+        cache: keep the vectors of the names on this machine, and use those that are kept.
     """
     named: dict[str, dict[str, None]] = {}
     for _, term, concept in dictionary.pairs():
@@ -406,7 +387,8 @@ def staged_normalizer(
         names = [term for terms in named.values() for term in terms]
         concepts = [[concept] for concept in named]
         of_name = np.repeat(np.arange(len(named), dtype=np.int32), list(map(len, named.values())))
-    stages = _load_stages(generator, rankers, names, of_name, by, cache=cache)
+    loaded = [load_ranker(one) for one in rankers]
+    stages = RecallAndRank(generator, loaded, names, of_name, by, cache=cache)
     stages.encode_names(progress=True)
     return StagedNormalizer(
         stages,
@@ -435,7 +417,11 @@ def _protocol_of_all(models: Sequence[str], generator: Generator) -> EncoderProt
     """The protocol of several generators, for records: the first one's settings, a hash of all."""
     if not isinstance(generator, GeneratorEnsemble):
         return _PROTOCOL_OF_TF_IDF
-    each = [_protocol_of(*one) for one in zip(models, generator.members, strict=True)]
+    encoders = [one.encoder for one in generator.members]
+    each = [
+        encoder_protocol(encoder, model, hash_of_encoder(encoder))
+        for model, encoder in zip(models, encoders, strict=True)
+    ]
     if len(each) == 1:
         return each[0]
     hashes = "\n".join(str(one.weights_hash) for one in each)
@@ -444,11 +430,6 @@ def _protocol_of_all(models: Sequence[str], generator: Generator) -> EncoderProt
         model=" + ".join(models),
         weights_hash=hashlib.sha256(hashes.encode()).hexdigest(),
     )
-
-
-def _protocol_of(model: str, generator: CandidateGenerator) -> EncoderProtocol:
-    """The protocol of a generator's encoder, for records."""
-    return encoder_protocol(generator.encoder, model, hash_of_encoder(generator.encoder))
 
 
 def records_of_stages(
@@ -465,13 +446,12 @@ def records_of_stages(
 
     Args:
         models: what the generator consists of.
-        generator, rankers: as for `_load_stages`.
+        generator, rankers, cache: as for `staged_normalizer`.
         benchmarks: of mentions with sets of concepts.
         choices: how scores become answers; a record for each. Without rankers there is one way,
             by distances.
         cases: gets those of each benchmark in the first way (`ThreeAnswers`), to measure cut-offs
             on: without the mentions that `normalize` answers without the rankers.
-        cache: as for `_load_stages`.
     """
     if not rankers:
         choices = [dataclasses.replace(choices[0], fusion="recall")]
@@ -482,7 +462,8 @@ def records_of_stages(
         data, names, mentions = one.data, one.dictionary.terms, one.mentions
         concepts, gold = data.name_concepts, one.split.gold_sets()
         if stages is None or not stages.are_over(names, concepts):  # else encoded already
-            stages = _load_stages(generator, rankers, names, concepts, cache=cache)
+            loaded = [load_ranker(one) for one in rankers]
+            stages = RecallAndRank(generator, loaded, names, concepts, cache=cache)
         with_rankers = (
             f", ranked by {' and '.join(Path(r).name for r in rankers)}" if rankers else ""
         )

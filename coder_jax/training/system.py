@@ -367,14 +367,22 @@ class System(abc.ABC):
         """The result of a run, for reports and demos."""
 
     @abc.abstractmethod
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
+    def export(
+        self,
+        run: SavedRun,
+        out: Path,
+        *,
+        card: Mapping[str, Any] | None = None,
+        pytorch_bin: bool = False,
+    ) -> dict[str, float]:
         """Write a folder for the Hugging Face Hub.
 
         Args:
             run: what was trained.
             out: the folder; an earlier export there is replaced.
-            options: of the command `export`: `card`, what the model card says in place of what is
-                known of the run, such as its license; `pytorch_bin`, also to write old weights.
+            card: what the model card says in place of what is known of the run, such as its
+                license.
+            pytorch_bin: whether to write pytorch_model.bin, too.
 
         Returns:
             The largest difference of vectors for each library that opened the export.

@@ -86,7 +86,9 @@ class BuildOptions:
             choices=sorted(CLEANING),
         ),
     ] = "paper"
-    max_length: Annotated[int, Flag("longest term in tokens, special tokens included")] = 32
+    max_length: Annotated[int, Flag("longest term in tokens, special tokens included", least=3)] = (
+        32
+    )
     hold_out: Annotated[
         float | None,
         Flag(
@@ -158,21 +160,17 @@ class BuildOptions:
     seed: Annotated[int, Flag("of the held-out choice", heading="evaluation")] = 0
     shards: Annotated[
         int | None,
-        Flag("number of files, which changes nothing else (default: auto)", heading="output"),
+        Flag(
+            "number of files, which changes nothing else (default: auto)",
+            least=1,
+            heading="output",
+        ),
     ] = None
     overwrite: Annotated[bool, Flag("replace the dataset at --out")] = False
     release: Annotated[str | None, Flag("release name (default: from the files)", "NAME")] = None
 
     def validate(self) -> None:
         """Raises BadInput for values that no build can use."""
-        if self.cleaning not in CLEANING:
-            raise BadInput(f"--cleaning {self.cleaning}: expected one of {', '.join(CLEANING)}")
-        if self.max_length < 3:
-            raise BadInput(
-                f"--max-length {self.max_length}: expected 3 or more ([CLS], a piece, [SEP])"
-            )
-        if self.shards is not None and self.shards < 1:
-            raise BadInput(f"--shards {self.shards}: expected 1 or more")
         self.filters.validate()
         if not self.source.exists():
             raise BadInput(f"--source {self.source} does not exist; expected {EXPECTED}")

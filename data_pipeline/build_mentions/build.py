@@ -17,7 +17,6 @@ from tokenizers import Tokenizer
 
 from data_pipeline.dataset.dictionary import read_entries
 from data_pipeline.dataset.mentions import (
-    MANIFEST,
     ODD_LINES,
     SPLITS,
     UNREACHABLE,
@@ -36,8 +35,7 @@ from data_pipeline.dataset.tokenizer import (
     vocabulary_size,
     warn_of_case,
 )
-from data_pipeline.files.identity import DATASET, MENTIONS, is_of_kind
-from data_pipeline.files.whole import recover_folder
+from data_pipeline.files.identity import DATASET, MENTIONS, check_free, is_of_kind
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 from data_pipeline.sources.corpora import (
@@ -120,11 +118,13 @@ class MentionOptions:
         Flag(
             "how strings are cleaned before they are tokenized: none, lookup, mlnorm or paper, "
             "which drops what stands in brackets",
-            "RULES",
+            choices=list(CLEANING),
             heading="strings",
         ),
     ] = "none"
-    max_length: Annotated[int, Flag("longest string in tokens, special tokens included")] = 64
+    max_length: Annotated[
+        int, Flag("longest string in tokens, special tokens included", least=3)
+    ] = 64
     name: Annotated[str, Flag("of the data (default: the dictionary's file)", heading="output")] = (
         ""
     )
@@ -133,12 +133,6 @@ class MentionOptions:
 
     def validate(self) -> None:
         """Raises BadInput for values that no build can use."""
-        if self.cleaning not in CLEANING:
-            raise BadInput(f"--cleaning {self.cleaning}: expected one of {', '.join(CLEANING)}")
-        if self.max_length < 3:
-            raise BadInput(
-                f"--max-length {self.max_length}: expected 3 or more ([CLS], a piece, [SEP])"
-            )
         if self.hold_out < 0 or self.hold_out > 1 and self.hold_out != int(self.hold_out):
             raise BadInput(
                 f"--hold-out {self.hold_out}: expected a fraction below 1, or a number of mentions"
@@ -170,7 +164,7 @@ def build_mentions(options: MentionOptions) -> MentionDataset:
       BadInput: for anything wrong with the input, and for a folder in the way.
     """
     options.validate()
-    _check_free(options)
+    check_free(options.out, MENTIONS, "mentions", overwrite=options.overwrite)
     tokenizer = load_tokenizer(options.tokenizer)
     warn_of_case(tokenizer, options.tokenizer)
     read = _read_splits(options)
@@ -186,25 +180,6 @@ def build_mentions(options: MentionOptions) -> MentionDataset:
     dataset = _dataset(options, dictionary, sets, tokenizer, keywords)
     odd = [f"{split}: {line}" for split, found in sets.items() for line in found.odd]
     return write_mentions(options.out, dataset, options.tokenizer, odd)
-
-
-def _check_free(options: MentionOptions) -> None:
-    """BadInput if something is at --out that must not be replaced."""
-    out = options.out
-    recover_folder(out)
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not is_of_kind(out / MANIFEST, MENTIONS):
-        raise BadInput(
-            f"--out {out} exists and is no folder of mentions; expected a new folder, an empty "
-            "one, or one of mentions to replace with --overwrite. Give another --out, or move it "
-            "away."
-        )
-    if not options.overwrite:
-        raise BadInput(
-            f"--out {out} already holds mentions; add --overwrite to replace them, or give another "
-            "--out"
-        )
 
 
 def _read_splits(options: MentionOptions) -> dict[str, GoldMentions]:

@@ -581,7 +581,7 @@ def _places(column: pl.Series, known: list[str]) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------
 # Dictionaries in tables: with a header that names the columns, or as term<TAB>concept without one.
 
-_LOOKED_AT = 1000  # rows, to tell whether the columns are swapped
+_LOOKED_AT = 1000  # rows, to tell which column has the codes
 _MOST = 0.9  # of these look like it
 _CODE = re.compile(r"(?=\S*\d)\S{1,24}")  # no blanks, with a digit
 _WORD = re.compile(r"[^\W\d_]{3}")  # three letters in a row
@@ -1028,7 +1028,6 @@ def read_dictionary(
 # -------------------------------------------------------------------------------------------------
 # A dictionary as entries: the identifiers and names of each concept, from any file.
 
-_ENTRIES_LOOKED_AT = 1000  # rows, to tell which column has the codes
 _DICTIONARY_FORMS = (
     "code<TAB>name without a header; a table whose header names a column of terms and one of "
     "concepts; MEDIC, as id|other ids||name|synonym|... or as CTD_diseases.tsv; a dataset folder; "
@@ -1047,10 +1046,11 @@ def read_entries(path: Path) -> list[Entry]:
     """
     if path.is_dir() or is_release(path):
         dictionary = read_dictionary(path, raw=True)
-        grouped: dict[str, dict[str, None]] = {}
-        for _, term, concept in dictionary.pairs():
-            grouped.setdefault(concept, {dictionary.about(concept).preferred: None})[term] = None
-        return [Entry((concept,), tuple(names)) for concept, names in grouped.items()]
+        rows = [(concept, term) for _, term, concept in dictionary.pairs()]
+        preferred = [
+            (code, dictionary.about(code).preferred) for code in {row[0]: 0 for row in rows}
+        ]
+        return _grouped([*preferred, *rows])
     medic = _read_medic(path)
     return _plain(_entries_of_table(path), path) if medic is None else medic
 
@@ -1122,9 +1122,7 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
         pairs.append((filled[0], filled[1]))
     if not pairs:
         raise BadInput(f"{path}: found no rows; expected {_DICTIONARY_FORMS}")
-    first, second = (
-        sum(map(_is_code, column)) for column in zip(*pairs[:_ENTRIES_LOOKED_AT], strict=True)
-    )
+    first, second = (sum(map(_is_code, column)) for column in zip(*pairs[:_LOOKED_AT], strict=True))
     if second > first:
         tell(f"{path}: the second column looks like codes: read as name<TAB>code")
         pairs = [(code, name) for name, code in pairs]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from data_pipeline.files.whole import write_json
+from data_pipeline.files.whole import recover_folder, write_json
 from data_pipeline.process import BadInput
 
 # -------------------------------------------------------------------------------------------------
@@ -273,6 +273,30 @@ def is_of_kind(path: Path, kind: Kind) -> bool:
         return False
     match = _FORMAT.fullmatch(str(found))
     return match is not None and match[1] == kind.name
+
+
+def check_free(out: Path, kind: Kind, what: str, *, overwrite: bool) -> None:
+    """BadInput if something is at --out that must not be replaced.
+
+    Args:
+        out: the folder that a command will write.
+        kind: of the file that identifies such a folder; it has a name of its own.
+        what: such folders hold.
+        overwrite: whether one may be replaced.
+    """
+    recover_folder(out)
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_of_kind(out / kind.file, kind):
+        raise BadInput(
+            f"--out {out} exists and is no folder of {what}; expected a new folder, an empty one, "
+            f"or one of {what} to replace with --overwrite. Give another --out, or move it away."
+        )
+    if not overwrite:
+        raise BadInput(
+            f"--out {out} already holds {what}; add --overwrite to replace them, or give another "
+            "--out"
+        )
 
 
 def _remedy(found: Any, kind: Kind) -> str:

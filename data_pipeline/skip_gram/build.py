@@ -16,8 +16,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from data_pipeline import process
-from data_pipeline.files.identity import SKIP_GRAMS, is_of_kind
-from data_pipeline.files.whole import recover_folder
+from data_pipeline.files.identity import SKIP_GRAMS, check_free
 from data_pipeline.process import BadInput, Progress, progress_bar, tell
 from data_pipeline.skip_gram.names import (
     Annotator,
@@ -338,7 +337,7 @@ def build_skip_grams(options: SkipGramOptions) -> SkipGrams:
       BadInput: for anything wrong with the input, and for a folder in the way.
     """
     options.validate()
-    _check_free(options)
+    check_free(options.out, SKIP_GRAMS, "skip-grams", overwrite=options.overwrite)
     names = None
     if options.dictionary is not None:
         names = read_names(
@@ -360,25 +359,6 @@ def build_skip_grams(options: SkipGramOptions) -> SkipGrams:
         tokens, vectors = _train(path, corpus.tokens, options.settings)
     manifest = _manifest(options, corpus, names)
     return write_skip_grams(options.out, _tables(tokens, vectors, corpus), manifest, corpus.odd)
-
-
-def _check_free(options: SkipGramOptions) -> None:
-    """BadInput if something is at --out that must not be replaced."""
-    out = options.out
-    recover_folder(out)
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not is_of_kind(out / SKIP_GRAMS.file, SKIP_GRAMS):
-        raise BadInput(
-            f"--out {out} exists and is no folder of skip-grams; expected a new folder, an empty "
-            "one, or one of skip-grams to replace with --overwrite. Give another --out, or move it "
-            "away."
-        )
-    if not options.overwrite:
-        raise BadInput(
-            f"--out {out} already holds skip-grams; add --overwrite to replace them, or give "
-            "another --out"
-        )
 
 
 def _tables(

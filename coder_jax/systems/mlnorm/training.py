@@ -48,7 +48,6 @@ from coder_jax.systems.encoder_system import (
     SystemOfEncoder,
     drop_vectors,
     encoder_of,
-    export_trained,
     provenance_of,
     term_vectors,
     token_ids,
@@ -83,7 +82,6 @@ from coder_jax.training.system import (
     SavedRun,
     Scorer,
     StepKey,
-    Trained,
     Tree,
     View,
     check_proof,
@@ -193,30 +191,62 @@ class _ClassHead(Head):
         return jax.random.uniform(of_classes, shapes.shape, minval=-bound, maxval=bound)
 
 
-def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
-    """Raise BadInput for an impossible width or scale."""
-    check_least(system, 1, "width")
-    if not 0 < system.scale <= 40:
-        raise BadInput(
-            f"--scale is {system.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ClassSystem(EncoderSystem):
+    """A system with one row (its class) for each concept of the dataset."""
+
+    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
+
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
+
+    def validate(self, optimizer: OptimizerConfig) -> None:
+        super().validate(optimizer)
+        check_least(self, 1, "width")
+        if not 0 < self.scale <= 40:
+            raise BadInput(
+                f"--scale is {self.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
+            )
+
+    def class_heads(self, **parts: Part) -> tuple[Head, ...]:
+        """The heads of these parts."""
+        return tuple(
+            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
         )
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
 
-def _cosines_with_classes(
-    bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
-) -> jax.Array:
-    """The proof of a run's classes: cosines of terms with the first classes."""
-    tokens, positions, segments = (rows[name] for name in PACKED)
-    pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
-    vectors = apply_head(params["head"], statistics, pooled)
-    classes = unit_rows(params["classes"][:_PROVED])
-    return jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        tokens, positions, segments = (rows[name] for name in PACKED)
+        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
+        vectors = apply_head(params["head"], extra or params["statistics"], pooled)
+        classes = unit_rows(params["classes"][:_PROVED])
+        cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
+        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
 
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
+        cosines = _trained_classifier(self, run).encode(terms) @ classes.T
+        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
-def _saved_cosines(run: SavedRun, classifier: ConceptClassifier, terms: list[str]) -> np.ndarray:
-    """The same cosines, computed by the classifier read from a run."""
-    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
-    return classifier.encode(terms) @ classes.T
+    # ---- When it is trained ----
+
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        return {"classes": _trained_classifier(self, run)}
+
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        classifier = _trained_classifier(self, run)
+        _write_classifier(folder, classifier, run.folder / CLASSES)
+        return {"probabilities in PyTorch": _compare_classifier(folder, classifier)}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -324,24 +354,14 @@ _POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormSystem(EncoderSystem):
+class MLNormSystem(_ClassSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
-    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
-    title: ClassVar[str] = "MLNorm"
-    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
-    whole: ClassVar[bool] = True
-    scored: ClassVar[tuple[str, ...]] = ()  # all
 
-    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
     model: ModelConfig = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
@@ -368,7 +388,6 @@ class MLNormSystem(EncoderSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        _check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
@@ -385,13 +404,10 @@ class MLNormSystem(EncoderSystem):
     @property
     def heads(self) -> tuple[Head, ...]:
         rate = self.head_learning_rate_factor
-        parts = {
-            "head": Part(rate=rate, warms_up=False),
-            "classes": Part(rate=rate, warms_up=False, spread=0),
-            "class_groups": Part(rate=None, spread=0),
-        }
-        return tuple(
-            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        return self.class_heads(
+            head=Part(rate=rate, warms_up=False),
+            classes=Part(rate=rate, warms_up=False, spread=0),
+            class_groups=Part(rate=None, spread=0),
         )
 
     def shapes(self, recorded_start: Any) -> tuple[Params, Tree]:
@@ -464,27 +480,6 @@ class MLNormSystem(EncoderSystem):
 
         return score
 
-    # ---- What proves what leaves the run: cosines with the first classes ----
-
-    def proof_outputs(
-        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
-    ) -> dict[str, jax.Array]:
-        cosines = _cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
-        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
-
-    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        cosines = _saved_cosines(run, _trained_classifier(self, run), terms)
-        return {**super().saved_outputs(run, terms), "cosines": cosines}
-
-    # ---- When it is trained ----
-
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": _trained_classifier(self, run)})
-
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return _export_classifier(self, run, out, **options)
-
 
 # -------------------------------------------------------------------------------------------------
 # MLNorm's second step: rows for all concepts, by a softmax over candidates; the encoder stays.
@@ -501,25 +496,15 @@ _AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormClassesSystem(EncoderSystem):
+class MLNormClassesSystem(_ClassSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
-    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
-    title: ClassVar[str] = "MLNorm"
-    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
-    whole: ClassVar[bool] = True
     encodes_rows: ClassVar[bool] = False
-    scored: ClassVar[tuple[str, ...]] = ()  # all
     init_needs_extra: ClassVar[bool] = True
 
-    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
     model: Annotated[ModelConfig, Flag(hidden=True)] = ModelConfig(pooling="pieces")
 
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
     candidates: int = 100
     """k: how many nearest concepts of its group each term adds. The softmax runs over the concepts
     and candidates of all terms of the step."""
@@ -535,7 +520,6 @@ class MLNormClassesSystem(EncoderSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        _check_scale(self)
         check_least(self, 1, "candidates")
         check_least(self, 0, "refresh_steps")
 
@@ -565,14 +549,11 @@ class MLNormClassesSystem(EncoderSystem):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        parts = {
-            "head": Part(rate=None),
-            "statistics": Part(rate=None),
-            "classes": Part(spread=0, touched="classes", untouched="stay"),
-            "class_groups": Part(rate=None, spread=0),
-        }
-        return tuple(
-            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+        return self.class_heads(
+            head=Part(rate=None),
+            statistics=Part(rate=None),
+            classes=Part(spread=0, touched="classes", untouched="stay"),
+            class_groups=Part(rate=None, spread=0),
         )
 
     def parts(self) -> dict[str, Part]:
@@ -674,8 +655,7 @@ class MLNormClassesSystem(EncoderSystem):
         path: Path,
     ) -> None:
         """Write the vector of each term, without dropout and with the running statistics."""
-        graph, _ = split_encoder(self.structure(recorded_start))
-        placed = place(merge_encoder(graph, encoder))
+        placed = place(self.encoder_with(encoder, recorded_start))
         data = source.dataset
         to_class = jax.jit(apply_head)
 
@@ -765,29 +745,6 @@ class MLNormClassesSystem(EncoderSystem):
         """acc@1 and other scores of held-out terms, by the classes."""
         heldout = _HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
-
-    # ---- What proves what leaves the run: cosines with the first classes ----
-
-    def proof_outputs(
-        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
-    ) -> dict[str, jax.Array]:
-        cosines = _cosines_with_classes(
-            bert, params, params["statistics"], rows, terms, self.model.pooling
-        )
-        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
-
-    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        cosines = _saved_cosines(run, _trained_classifier(self, run), terms)
-        return {**super().saved_outputs(run, terms), "cosines": cosines}
-
-    # ---- When it is trained ----
-
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"classes": _trained_classifier(self, run)})
-
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return _export_classifier(self, run, out, **options)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -941,7 +898,7 @@ class _HeldOutClasses:
         source: whose folder has `heldout/`.
     """
 
-    def __init__(self, system: MLNormSystem | MLNormClassesSystem, source: BatchSource):
+    def __init__(self, system: _ClassSystem, source: BatchSource):
         self.system = system
         lines = mention_rows(source.folder / "heldout" / "mentions.tsv")
         self.classes = classes_of(source.folder)
@@ -955,11 +912,7 @@ class _HeldOutClasses:
         if not getattr(system, "within_group", True):
             self.numbers = np.full(len(bits), ANY)
         self.tokenizer = load_tokenizer(source.folder / "tokenizer")
-        self.settings = EncoderSettings(
-            pooling=system.model.pooling,
-            cleaning=source.manifest.cleaning,
-            max_length=source.manifest.tokenizer.max_length,
-        )
+        self.settings = EncoderSettings.of_data(source.manifest, system.model.pooling)
 
     def scores(self, view: View) -> dict[str, float]:
         """The scores of a run at one of its steps, and the number of classes; {} on further
@@ -968,7 +921,11 @@ class _HeldOutClasses:
         if not is_first():
             return {}
         classifier = ConceptClassifier(
-            self.encoder(view.params["encoder"], view.recorded_start),
+            TermEncoder(
+                self.system.encoder_with(view.params["encoder"], view.recorded_start),
+                self.tokenizer,
+                self.settings,
+            ),
             {**view.params["head"], **(view.extra or view.params["statistics"])},
             np.asarray(view.params["classes"]),
             self.classes,
@@ -987,11 +944,6 @@ class _HeldOutClasses:
         }
         rounded = {name: round(float(value), 4) for name, value in scores.items()}
         return {**rounded, "classes": len(self.classes.concepts)}
-
-    def encoder(self, params: Any, recorded_start: Any) -> TermEncoder:
-        """An encoder with the current parameters."""
-        graph, _ = split_encoder(self.system.structure(recorded_start))
-        return TermEncoder(merge_encoder(graph, params), self.tokenizer, self.settings)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -1014,9 +966,7 @@ class _Settings:
     scale: float
 
 
-def _trained_classifier(
-    system: MLNormSystem | MLNormClassesSystem, run: SavedRun
-) -> ConceptClassifier:
+def _trained_classifier(system: _ClassSystem, run: SavedRun) -> ConceptClassifier:
     """The classifier of a run."""
     return ConceptClassifier(
         encoder_of(run),
@@ -1025,25 +975,6 @@ def _trained_classifier(
         read_classes(run.folder),
         scale=system.scale,
     )
-
-
-def _export_classifier(
-    system: MLNormSystem | MLNormClassesSystem, run: SavedRun, out: Path, **options: Any
-) -> dict[str, float]:
-    """Export a run; results and errors are those of `export_encoder`.
-
-    Args:
-        system, run: what was trained.
-        out: the folder to write.
-        options: of `export_trained`.
-    """
-    classifier = _trained_classifier(system, run)
-
-    def write(folder: Path) -> dict[str, float]:
-        _write_classifier(folder, classifier, run.folder / CLASSES)
-        return {"probabilities in PyTorch": _compare_classifier(folder, classifier)}
-
-    return export_trained(system, run, out, beside=write, **options)
 
 
 def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:

@@ -111,16 +111,17 @@ _ROW_LENGTH = 128
 Mask = Literal["after", "before"]
 
 
-def rank_logits(
+def answer_probabilities(
     bert: Bert,
     head: Mapping[str, jax.Array],
     rows: Mapping[str, jax.Array],
+    *,
     pairs: int,
     probes: int,
     mask: Mask,
 ) -> jax.Array:
-    """float32 [N, 1 + A]: the scores of the answers for each pair of some packed rows, before the
-    softmax.
+    """float32 [N, 1 + A]: the probabilities of the answers for each pair of some packed rows, that
+    of "neither" first.
 
     Args:
         bert: the encoder.
@@ -132,7 +133,7 @@ def rank_logits(
     """
     led = Probes(kinds=rows["kinds"], types=rows["types"], number=probes, after=mask == "after")
     vector_ND = bert.pair_vectors(rows["tokens"], rows["positions"], rows["segments"], led, pairs)
-    return answer_logits(vector_ND, head)
+    return jax.nn.softmax(answer_logits(vector_ND, head))
 
 
 def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Array:
@@ -144,30 +145,18 @@ def answer_logits(vector_ND: jax.Array, head: Mapping[str, jax.Array]) -> jax.Ar
     return jnp.pad(product + head["bias"][None], ((0, 0), (1, 0)))
 
 
-def _answers(
-    bert: Bert,
-    head: Mapping[str, jax.Array],
-    rows: Mapping[str, jax.Array],
-    *,
-    pairs: int,
-    probes: int,
-    mask: Mask,
-) -> jax.Array:
-    """float32 [N, 1 + A]: the softmax of `rank_logits`."""
-    return jax.nn.softmax(rank_logits(bert, head, rows, pairs, probes, mask))
-
-
 def place_ranker(
     bert: Bert, head: Mapping[str, Any], *, probes: int, mask: Mask
 ) -> Callable[..., jax.Array]:
-    """What `probabilities` asks: `_answers`, compiled, with all parameters on a device.
+    """What `probabilities` asks: `answer_probabilities`, compiled, with all parameters on a device.
 
     Args:
-        bert, head, probes, mask: as for `rank_logits`; arrays that are on devices stay there.
+        bert, head, probes, mask: as for `answer_probabilities`; arrays on devices stay
+            there.
     """
     structure, params = split_encoder(bert)
     given = jax.device_put((params, dict(head)))
-    answers = compiled(_answers, structure, "pairs", "probes", "mask")
+    answers = compiled(answer_probabilities, structure, "pairs", "probes", "mask")
     return partial(answers, *given, probes=probes, mask=mask)
 
 

@@ -39,7 +39,6 @@ from coder_jax.systems.encoder_system import (
     StartOfEncoder,
     drop_vectors,
     encoder_of,
-    export_trained,
     read_term_blocks,
     trained_bert,
 )
@@ -60,11 +59,11 @@ from coder_jax.systems.recall_rank.ranking import (
     RankerSettings,
     TermRanker,
     answer_logits,
+    answer_probabilities,
     keywords_of,
     packed,
     place_ranker,
     probabilities,
-    rank_logits,
     ranked,
     read_head,
 )
@@ -80,7 +79,6 @@ from coder_jax.training.system import (
     SavedRun,
     Scorer,
     StepKey,
-    Trained,
     Tree,
     View,
 )
@@ -182,16 +180,27 @@ class _DenseHead(Head):
         return run.params[self.name]
 
 
-def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
-    """The facts about the data for the model card, from run.json."""
-    counts = dataset.counts
-    return {
-        "mentions": f"{dataset.name} {dataset.release}",
-        "training mentions": f"{counts['train: mentions']:,}",
-        "concepts": f"{counts['concepts']:,}",
-        "names": f"{counts['names']:,}",
-        "cleaning": dataset.cleaning,
-    }
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MentionSystem(EncoderSystem):
+    """A system that learns from mentions."""
+
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
+    batches: ClassVar[type[RecallBatches] | type[RankBatches]]
+
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
+        counts = dataset.counts
+        return {
+            "mentions": f"{dataset.name} {dataset.release}",
+            "training mentions": f"{counts['train: mentions']:,}",
+            "concepts": f"{counts['concepts']:,}",
+            "names": f"{counts['names']:,}",
+            "cleaning": dataset.cleaning,
+        }
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = self.batches(data, self.batch, cut, **self.planned(rows, steps))
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
 
 
 def _dev_mentions(data: MentionDataset) -> MentionSplit:
@@ -297,12 +306,12 @@ _NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecallSystem(EncoderSystem):
+class RecallSystem(_MentionSystem):
     """One encoder for mentions and names, trained by triplets and by the number of concepts."""
 
     name: ClassVar[str] = "recall"
+    batches = RecallBatches
     title: ClassVar[str] = "Candidate generator of recall and rank"
-    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[RunWithEncoder]] = MentionRun
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
     trains_pooler: ClassVar[bool] = True  # `_number_logits` reads it
@@ -328,9 +337,6 @@ class RecallSystem(EncoderSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
-        return _summary_of_mentions(dataset)
-
     def hyperparameters(self) -> dict[str, Any]:
         weights = {"triplet weight": self.triplet_weight, "number weight": self.number_weight}
         return {"margin": self.margin, **weights}
@@ -354,11 +360,6 @@ class RecallSystem(EncoderSystem):
         online = self.batch.negatives == "online"
         every = (self.refresh_steps or source.steps_per_epoch) if online else 0
         return dataclasses.replace(self, refresh_steps=every)
-
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        source = RecallBatches(data, self.batch, cut, **self.planned(rows, steps))
-        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
-        return source
 
     # ---- The loss ----
 
@@ -454,15 +455,10 @@ class RecallSystem(EncoderSystem):
         self, params: Params, recorded_start: Any, source: BatchSource
     ) -> CandidateGenerator:
         """The generator with given parameters, on one device."""
-        graph, _ = split_encoder(self.structure(recorded_start))
         encoder = TermEncoder(
-            merge_encoder(graph, params["encoder"]),
+            self.encoder_with(params["encoder"], recorded_start),
             load_tokenizer(source.folder / "tokenizer"),
-            EncoderSettings(
-                pooling=self.model.pooling,
-                cleaning=source.manifest.cleaning,
-                max_length=source.manifest.tokenizer.max_length,
-            ),
+            EncoderSettings.of_data(source.manifest, self.model.pooling),
         )
         return CandidateGenerator(encoder, params["number"])
 
@@ -482,12 +478,13 @@ class RecallSystem(EncoderSystem):
 
     # ---- When it is trained ----
 
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"number": run.params["number"]})
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        return {"number": run.params["number"]}
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return _export_generator(self, run, out, **options)
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        _write_head(folder / _NUMBER, run.params["number"])
+        write_json(folder / GENERATOR, dataclasses.asdict(_GeneratorSettings("euclidean")))
+        return {}
 
 
 def _number_logits(bert: Bert, head: Mapping[str, jax.Array], first_MD: jax.Array) -> jax.Array:
@@ -510,12 +507,12 @@ _HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has t
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankSystem(EncoderSystem):
+class RankSystem(_MentionSystem):
     """An encoder of pairs, trained to tell right candidates from others."""
 
     name: ClassVar[str] = "rank"
+    batches = RankBatches
     title: ClassVar[str] = "Ranker of recall and rank"
-    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[RunWithEncoder]] = _RankRun
     best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
@@ -535,9 +532,6 @@ class RankSystem(EncoderSystem):
         outputs = 2 if self.batch.broader else 1
         return (_DenseHead(name="score", outputs=outputs, seed=self.batch.seed),)
 
-    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
-        return _summary_of_mentions(dataset)
-
     def hyperparameters(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
 
@@ -550,11 +544,6 @@ class RankSystem(EncoderSystem):
                 "[CLS] and the probes of keywords (section 3.2), and none other is learnt; leave "
                 "--pooling out, and give another --out if a run began with it"
             )
-
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
-        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
-        return source
 
     # ---- The loss ----
 
@@ -603,9 +592,8 @@ class RankSystem(EncoderSystem):
         def score(view: View) -> dict[str, dict[str, float]]:
             if not is_first():
                 return {}
-            graph, _ = split_encoder(self.structure(view.recorded_start))
             answers = place_ranker(
-                merge_encoder(graph, view.params["encoder"]),
+                self.encoder_with(view.params["encoder"], view.recorded_start),
                 view.params["score"],
                 probes=len(view.recorded_start.keyword_kinds),
                 mask=self.mask,
@@ -643,10 +631,16 @@ class RankSystem(EncoderSystem):
     def proof_outputs(
         self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
     ) -> dict[str, jax.Array]:
-        kinds = rows["probes"].size
-        logits = rank_logits(bert, params["score"], rows["pairs"], terms, kinds, self.mask)
+        probabilities_NA = answer_probabilities(
+            bert,
+            params["score"],
+            rows["pairs"],
+            pairs=terms,
+            probes=rows["probes"].size,
+            mask=self.mask,
+        )
         found = super().proof_outputs(bert, params, extra, rows, terms)
-        return {**found, "probabilities": jax.nn.softmax(logits)[:, 1:]}
+        return {**found, "probabilities": probabilities_NA[:, 1:]}
 
     def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
         scores = _trained_ranker(self, run).score_pairs(terms, terms, _neighbours(len(terms)))
@@ -654,12 +648,13 @@ class RankSystem(EncoderSystem):
 
     # ---- When it is trained ----
 
-    def trained(self, run: SavedRun) -> Trained:
-        found = super().trained(run)
-        return dataclasses.replace(found, tables={"ranker": _trained_ranker(self, run)})
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        return {"ranker": _trained_ranker(self, run)}
 
-    def export(self, run: SavedRun, out: Path, **options: Any) -> dict[str, float]:
-        return _export_ranker(self, run, out, **options)
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        ranker = _trained_ranker(self, run)
+        _write_ranker(folder, ranker)
+        return {"probabilities in PyTorch": _compare_ranker(folder, ranker)}
 
 
 def _neighbours(terms: int) -> np.ndarray:
@@ -811,20 +806,6 @@ class _GeneratorSettings:
 # ---- The generator ----
 
 
-def _export_generator(
-    system: RecallSystem, run: SavedRun, out: Path, **options: Any
-) -> dict[str, float]:
-    """Export a run of `recall`; what comes back, and what can go wrong, is as in
-    `export_encoder`."""
-
-    def write(folder: Path) -> dict[str, float]:
-        _write_head(folder / _NUMBER, run.params["number"])
-        write_json(folder / GENERATOR, dataclasses.asdict(_GeneratorSettings("euclidean")))
-        return {}
-
-    return export_trained(system, run, out, beside=write, **options)
-
-
 def read_generator(folder: Path, encoder: TermEncoder) -> CandidateGenerator:
     """The generator of an export, made with a given encoder.
 
@@ -851,20 +832,6 @@ def _trained_ranker(system: RankSystem, run: SavedRun) -> TermRanker:
         max_length=saved.tokenizer.max_length,
         pair_length=system.batch.pair_length,
     )
-
-
-def _export_ranker(
-    system: RankSystem, run: SavedRun, out: Path, **options: Any
-) -> dict[str, float]:
-    """Export a run of `rank`; what comes back, and what can go wrong, is as in
-    `export_encoder`."""
-    ranker = _trained_ranker(system, run)
-
-    def write(folder: Path) -> dict[str, float]:
-        _write_ranker(folder, ranker)
-        return {"probabilities in PyTorch": _compare_ranker(folder, ranker)}
-
-    return export_trained(system, run, out, beside=write, **options)
 
 
 def _write_ranker(folder: Path, ranker: TermRanker) -> None:

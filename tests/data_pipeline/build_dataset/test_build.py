@@ -243,12 +243,24 @@ def test_bad_input_is_one_message_and_status_2(model, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cleaning", "soap"], "--cleaning: invalid choice: 'soap' (choose from"),
+        (["--max-length", "2"], "--max-length: found 2; expected 3 or more"),
+        (["--shards", "0"], "--shards: found 0; expected 1 or more"),
+    ],
+)
+def test_values_that_are_refused_before_a_file_is_read(options, words, message, capsys):
+    paths = {"--source": options.source, "--tokenizer": options.tokenizer, "--out": options.out}
+    given = [str(word) for pair in paths.items() for word in pair]
+    assert main([*given, *words]) == 2
+    assert message in capsys.readouterr().err and left_behind(options.out.parent) == []
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"source": Path("none.obo")}, "--source none.obo does not exist; expected a UMLS"),
-        ({"cleaning": "soap"}, "--cleaning soap: expected one of paper, lookup, none"),
-        ({"max_length": 2}, "--max-length 2: expected 3 or more"),
-        ({"shards": 0}, "--shards 0: expected 1 or more"),
         ({"exclude_terms": Path("no.tsv")}, "--exclude-terms no.tsv does not exist"),
         ({"concepts_of": Path("no.txt")}, "--concepts-of no.txt does not exist; expected a file"),
         ({"filters": Filters(languages=("FRE",))}, "--languages FRE: no term of the source has it"),

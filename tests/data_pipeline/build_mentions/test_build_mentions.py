@@ -138,10 +138,20 @@ def test_only_mentions_are_replaced_and_only_when_asked(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cleaning", "soap"], "--cleaning: invalid choice: 'soap' (choose from"),
+        (["--max-length", "2"], "--max-length: found 2; expected 3 or more"),
+    ],
+)
+def test_values_that_are_refused_before_a_file_is_read(tmp_path, words, said, capsys):
+    assert command.main([*arguments(tmp_path), *words]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "mentions").exists()
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"cleaning": "none of it"}, "expected one of"),
-        ({"max_length": 2}, "--max-length 2"),
         ({"hold_out": 2}, "found both"),
         ({"dev": (), "hold_out": 7}, "is 7; expected some"),
         ({"dev": (), "hold_out": 1.5}, "expected a fraction"),
