@@ -270,6 +270,17 @@ def test_rate_and_scale(rate):
         assert np.abs(looks - rate).max() < max(4.9 * sigma, 8 / out.shape[axis])
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_in_bfloat16_the_scale_is_no_rounded_one(rate):
+    values = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (4096, 64)), jnp.bfloat16)
+    ids, features = jnp.arange(4096, dtype=jnp.uint32)[:, None], jnp.arange(64, dtype=jnp.uint32)
+    out = hash_dropout(values, ids, 3, features[None], rate)
+    assert out.dtype == jnp.bfloat16
+    out, values = np.asarray(out, float), np.asarray(values, float)
+    kept = out > 0
+    assert out[kept].sum() / values[kept].sum() == pytest.approx(1 / (1 - rate), rel=1e-4)
+
+
 def test_sites_tokens_and_features_are_independent():
     rate, shape = 0.3, (2048, 256)
     ids = np.asarray(mix_bits(jnp.arange(shape[0], dtype=jnp.uint32)))
