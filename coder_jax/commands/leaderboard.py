@@ -249,8 +249,7 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
             record=replace(record, path=column.entry.path),
         )
         write_cell(path, cell)
-    if not timed:
-        speed = scorer.speed(columns[0], speed_key)
+    if not timed and (speed := scorer.speed(columns, speed_key)):
         write_times(options.out, {**times, row.entry.name: speed})
 
 
@@ -338,10 +337,16 @@ class _Scorer:
             file.unlink()
         return record
 
-    def speed(self, column: _Column, key: str) -> Speed:
-        """Terms per second of the encoder on this machine."""
-        assert column.benchmark is not None and self.encoder is not None
-        terms = column.benchmark.keys(TERMS)
+    def speed(self, columns: Sequence[_Column], key: str) -> Speed | None:
+        """Terms per second of the encoder on this machine; None where no set has terms."""
+        assert self.encoder is not None
+        for column in columns:
+            assert column.benchmark is not None
+            with suppress(BadInput):  # relations of concepts have none
+                terms = column.benchmark.keys(TERMS)
+                break
+        else:
+            return None
         step = max(1, len(terms) // _TIMED_TERMS)
         terms = terms[::step][:_TIMED_TERMS]
         for _ in range(2):  # in the first jax compiles

@@ -396,7 +396,7 @@ def _check_kind(options: NormalizeOptions) -> None:
             )
         return
     if options.by is None and len(options.models) == 1:
-        _load_classes(options)  # or --dictionary was forgotten, which comes first
+        _check_classes(options)  # or --dictionary was forgotten, which comes first
     _check_of_terms(options, "answers are classes")
     check_one_model(options.models, "answers are classes")
     names = [flag for flag in ("review", "decided") if getattr(options, flag) is not None]
@@ -573,12 +573,12 @@ def _check_of_stages(options: NormalizeOptions) -> None:
         )
 
 
-def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
-    """The model with classes that --model names."""
-    from coder_jax.systems.trained_models import load_classifier, open_model
+def _check_classes(options: NormalizeOptions) -> None:
+    """Raise BadInput if --model has no classes."""
+    from coder_jax.systems.trained_models import open_model
 
     if open_model(options.model).kind == "classes":
-        return load_classifier(options.model)
+        return
     needed = "a model with classes: a run of the recipe mlnorm, or its export"
     if options.dictionary:
         raise BadInput(f"--by classes: {options.model} has no classes; expected {needed}")
@@ -586,6 +586,14 @@ def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
         f"--dictionary is missing, and {options.model} has no classes; expected "
         f"{TERMS_TO_SEARCH}, or {needed}"
     )
+
+
+def _load_classes(options: NormalizeOptions) -> ConceptClassifier:
+    """The model with classes that --model names."""
+    from coder_jax.systems.trained_models import load_classifier
+
+    _check_classes(options)
+    return load_classifier(options.model)
 
 
 __doc__ = str(__doc__).replace(

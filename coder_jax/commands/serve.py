@@ -51,6 +51,10 @@ COMMON = (
     *("--model", "--dictionary", "--host", "--port", "--name", "--precision", "--context"),
     *("--dictionary-languages", "--dictionary-sources", "--semantic-types", "--pooling"),
 )
+_OF_ANSWERS = (  # options that nothing reads without a dictionary
+    *("codes_of", "min_similarity", "precision", "language", "cutoffs", "candidates"),
+    *("context_rules", "abbreviations", "dictionary_vectors", "retired_cuis"),
+)
 WHEN_ASKED_TO_STOP = "stopping"
 _LAST_PORT = 65535
 _SECONDS_TO_STOP = 60  # requests that take longer are given up
@@ -159,6 +163,10 @@ def _served(options: ServeOptions) -> Served:
         settings = looked_up.settings.changed(cleaning=options.cleaning or own)
         encoder = TermEncoder(looked_up.reader, None, settings, looked_up.report)
     else:
+        for name in _OF_ANSWERS:
+            if getattr(options, name) not in (None, ()):
+                flag = f"--{name.replace('_', '-')}"
+                raise BadInput(f"{flag}: found it alone; expected --dictionary with it")
         check_one_model(options.models, "a server has one encoder")
         encoder = load_encoder(options.model, options.pooling, options)
     return Served(

@@ -283,6 +283,10 @@ def _read(path: Path, encoding: str | None = None) -> list[_Rule]:
                 f"{path}:{number}: found {phrase!r}, whose brackets do not close; expected "
                 "(a|b) for either of two"
             ) from error
+        if re.fullmatch(_pattern(phrase), ""):
+            raise BadInput(
+                f"{path}:{number}: found {phrase!r}, which may be empty; expected a word"
+            )
         rules.append(_Rule(phrase, kind, place))
     return rules
 

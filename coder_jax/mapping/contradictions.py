@@ -198,7 +198,7 @@ def _quantities(text: str, said: dict[str, list[_Quantity]]) -> str:
     for found in _UNIT_RATIO.finditer(text):
         dimension, size = _DIMENSION[found[1].lower()]
         kind, of = _DIMENSION.get(found[3].lower()) or _PER[found[3].lower()]
-        of *= _readings(found[2])[0] if found[2] else 1.0
+        of *= (_readings(found[2])[0] if found[2] else 1.0) or 1.0  # "mg/0 ml"
         exact = (size / of, size / of)
         said.setdefault(f"unit {dimension}/{kind}", []).append(_Quantity((exact,), ()))
     if alone := _UNIT_ALONE.fullmatch(text):

@@ -410,7 +410,7 @@ class SameStringNormalizer(ExactNames, abc.ABC):
         exact = self.exact(strings)
         why = [
             "" if found else why_unanswerable(one)
-            for one, found in zip(mentions, exact, strict=True)
+            for one, found in zip(strings, exact, strict=True)
         ]
         misspelt = self.misspelt(
             ["" if why[row] or exact[row] else string for row, string in enumerate(strings)]

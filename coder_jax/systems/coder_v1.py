@@ -62,13 +62,6 @@ class _TypeHead(GroupHead):
         kernel = _TYPE_NOISE * jax.random.normal(key, shape)
         return {"kernel": kernel, "bias": jnp.zeros(shape[1:])}
 
-    def validate(self, batch: BatchSpec, optimizer: OptimizerConfig) -> None:
-        if self.weight and not batch.semantic_types:
-            raise BadInput(
-                f"--type-weight is {self.weight}, but the batches have no semantic types; "
-                "give --semantic-types or --type-weight 0"
-            )
-
     def check_data(self, manifest: Manifest, folder: Path) -> None:
         if self.weight and not manifest.semantic_types:
             raise BadInput(
@@ -108,6 +101,13 @@ class CoderV1System(EncoderSystem):
         default_factory=MultiSimilarity
     )
 
+    def __post_init__(self) -> None:
+        # With mu 0, too: what relations bring is measured on the same terms.
+        batch = dataclasses.replace(
+            self.batch, corrupted_tails=True, semantic_types=self.type_weight > 0
+        )
+        object.__setattr__(self, "batch", batch)
+
     @property
     def heads(self) -> tuple[Head, ...]:
         rate, seed = self.relation_learning_rate_factor, self.batch.seed
@@ -123,10 +123,10 @@ class CoderV1System(EncoderSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
-        if self.mu and not self.batch.corrupted_tails:
+        if self.batch.draw == "pairs":
             raise BadInput(
-                f"--mu is {self.mu}, but the batches have no corrupted tails, which TransE needs; "
-                "give --corrupted-tails or --mu 0"
+                "--draw is pairs, which has each pair of names once and no relations; CODER v1 "
+                "expects --draw relations, concepts or synonyms"
             )
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def coder_v1_eng() -> Config[CoderV1System]:
         recipe="coder_v1_eng",
         system=CoderV1System(
             model=ModelConfig(init="dmis-lab/biobert-v1.1"),
-            batch=BatchSpec(fill_pairs=_PAIRS, names="distinct", corrupted_tails=True),
+            batch=BatchSpec(fill_pairs=_PAIRS, names="distinct"),
         ),
         optimizer=OptimizerConfig(steps=125_000),
     )
@@ -252,9 +252,7 @@ def small_v1() -> Config[CoderV1System]:
     As in `small`, concepts that have a synonym are drawn, with names that share few word pieces.
     """
     base = small()
-    batch = dataclasses.replace(
-        base.system.batch, fill_pairs=_PAIRS, repeats=8, corrupted_tails=True
-    )
+    batch = dataclasses.replace(base.system.batch, fill_pairs=_PAIRS, repeats=8)
     system = CoderV1System(
         model=base.system.model,
         batch=batch,

@@ -639,11 +639,6 @@ class CoderLosses:
     def check_losses(self) -> None:
         """Raise BadInput for values that do not fit each other."""
         check_widths(self.matryoshka)
-        if self.batch.corrupted_tails:
-            raise BadInput(
-                "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails, or --recipe "
-                "coder_v1_eng"
-            )
         if self.relation_rank and self.score == "translation":
             raise BadInput(
                 f"--relation-rank is {self.relation_rank} and --score is translation, which has no "

@@ -109,10 +109,10 @@ class BatchSpec:
     fill_pairs: int = 0
     """CODER v1: add triplets until a group has so many pairs (0: off). A triplet comes as often as
     head and tail both have terms, at most --repeats times, no term twice; --triplets is ignored."""
-    corrupted_tails: bool = False
-    """Add to each pair a term of another random concept in the place of its tail (CODER v1)."""
-    semantic_types: bool = False
-    """Add the semantic type of each term's concept to a batch (for CODER v1's type loss)."""
+    corrupted_tails: Annotated[bool, Flag(hidden=True)] = False
+    """Add to each pair a term of another random concept in the place of its tail, for CODER v1."""
+    semantic_types: Annotated[bool, Flag(hidden=True)] = False
+    """Add the semantic type of each term's concept to a batch, for CODER v1."""
     augment: float = 0.0
     """Share of the names in a batch that are shown as people write them: with another order of
     words, abbreviations, "unspecified", plurals, typing errors, British or American spelling."""
@@ -183,18 +183,12 @@ class BatchSpec:
             )
         if self.draw == "pairs":
             needed = {"repeats": 1, "names": "any", "fill_pairs": 0}
-            for name, value in {
-                **needed,
-                "corrupted_tails": False,
-                "semantic_types": False,
-            }.items():
+            for name, value in needed.items():
                 if getattr(self, name) != value:
-                    typed = f"{flag_of(name)} {value}"
-                    if value is False:
-                        typed = flag_of(f"no_{name}")
                     raise BadInput(
                         f"--draw is pairs and {flag_of(name)} is {getattr(self, name)}: this draw "
-                        f"takes each pair of names once, as it is; give {typed}, or another --draw"
+                        f"takes each pair of names once, as it is; give {flag_of(name)} {value}, "
+                        "or another --draw"
                     )
         if self.draw == "relations" and self.repeats < 2:
             raise BadInput(
@@ -441,12 +435,11 @@ class NeighbourSpec(BatchSpec):
             raise BadInput(
                 "--draw is pairs, which cannot be mixed with neighbours; give --draw synonyms"
             )
-        for name in ("fill_pairs", "corrupted_tails", "semantic_types"):
-            if getattr(self, name):
-                raise BadInput(
-                    f"{flag_of(name)} is for CODER v1, and groups with neighbours have no such "
-                    "terms; leave it out"
-                )
+        if self.fill_pairs:
+            raise BadInput(
+                "--fill-pairs is for CODER v1, and groups with neighbours are not filled so; leave "
+                "it out"
+            )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import glob
 import platform
 import shutil
 import time
@@ -363,7 +364,7 @@ def _is_in_the_way(options: BuildOptions, fingerprint: str, reuse: bool) -> bool
 
 def _remove_other_builds(out: Path, work: Path) -> None:
     """Removes unfinished builds of the same --out with other arguments."""
-    for other in out.parent.glob(f".{out.name}{WORK_MARK}*"):
+    for other in out.parent.glob(f".{glob.escape(out.name)}{WORK_MARK}*"):
         if other != work and other.is_dir():
             with _locked(other):
                 tell(f"removing {other}, an unfinished build with other arguments or inputs")

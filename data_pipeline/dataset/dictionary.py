@@ -38,6 +38,7 @@ from data_pipeline.files.tables import (
     read_rows,
     read_text,
     split_concepts,
+    tidy_concepts,
     two_columns,
     unpacked,
 )
@@ -382,7 +383,14 @@ def _plain(entries: Iterable[Entry], path: Path) -> list[Entry]:
 def _piped_entries(path: Path) -> list[Entry]:
     """The entries of a file whose lines are ids||names, each joined with |."""
     pairs = double_piped(path, "id|other ids||name|synonym|...")
-    return [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+    entries = [Entry(_divided(ids, codes=True), _divided(names)) for ids, names in pairs]
+    for entry, pair in zip(entries, pairs, strict=True):
+        if not (entry.codes and entry.names):
+            raise BadInput(
+                f"{path}: found {DOUBLE_PIPE.join(pair)!r}; expected an identifier and a name: "
+                "mend the line, or fetch the file again"
+            )
+    return entries
 
 
 def _ctd_text(path: Path) -> str | None:
@@ -621,7 +629,7 @@ def _rows_of_table(
     """
     if not path.is_file():  # said by who reads it, as it is of an empty one
         return None
-    if not (columns or is_workbook(path) or path.suffix.lower() == ".gz"):
+    if not (columns or is_workbook(path)):
         fields = _first_fields(path)
         if not fields:
             return None
@@ -1021,6 +1029,14 @@ def read_dictionary(
     else:
         pairs = _terms_first(two_columns(path, "term<TAB>CUI", encoding, quoted=True), path)
         terms, concepts = [term for term, _ in pairs], [cui for _, cui in pairs]
+    for row, concept in enumerate(concepts):
+        if CONCEPT_SEPARATOR in concept:
+            concepts[row] = tidy_concepts(concept)
+            if not concepts[row]:
+                raise BadInput(
+                    f"{path}: found the term {terms[row]!r} with the concepts {concept!r}; "
+                    "expected one or more: mend or remove the row"
+                )
     check_labels(concepts, str(path))
     return Dictionary(plain_terms(terms, str(path)), concepts, str(path), about_concepts=about)
 
@@ -1126,7 +1142,7 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
     if second > first:
         tell(f"{path}: the second column looks like codes: read as name<TAB>code")
         pairs = [(code, name) for name, code in pairs]
-    return _grouped(pairs)
+    return _grouped((one, name) for codes, name in pairs for one in _divided(codes))
 
 
 # -------------------------------------------------------------------------------------------------

@@ -145,8 +145,12 @@ def unpacked(path: Path) -> bytes:
                 check_unpacked(str(path), packed.tell(), size)
                 pieces.append(piece)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path} is damaged or cut off ({error}); fetch the file again") from error
+        raise _damaged(path, error) from error
     return b"".join(pieces)
+
+
+def _damaged(path: Path, error: Exception) -> BadInput:
+    return BadInput(f"{path} is damaged or cut off ({error}); fetch the file again")
 
 
 # -------------------------------------------------------------------------------------------------
@@ -165,6 +169,11 @@ CONCEPT_COLUMNS = {"cui", "cuis", "concept", "concept_id", "code", "id"}
 def split_concepts(joined: str) -> list[str]:
     """The concepts that are joined in one field, in order."""
     return joined.split(CONCEPT_SEPARATOR)
+
+
+def tidy_concepts(joined: str) -> str:
+    """Concepts joined in one field, without blanks around them and without empty ones."""
+    return CONCEPT_SEPARATOR.join(filter(None, map(str.strip, split_concepts(joined))))
 
 
 def read_text(path: Path, otherwise: str | None = None) -> str:
@@ -189,12 +198,13 @@ def first_line(path: Path) -> str:
     of `read_text` are reported by who reads it.
     """
     try:
-        with path.open("rb") as file:
-            encoding = "utf-16" if file.read(2) in _UTF16 else "utf-8-sig"
-            file.seek(0)
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             content = file.read(LONGEST_LINE)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path, error) from error
     except OSError as error:
         raise unreadable(path, error) from error
+    encoding = "utf-16" if content[:2] in _UTF16 else "utf-8-sig"
     if encoding == "utf-8-sig" and len(content) == LONGEST_LINE and b"\n" not in content:
         raise too_long(str(path), 1)
     lines = _with_line_ends(content.decode(encoding, errors="replace")).split("\n")
@@ -887,8 +897,11 @@ def read_rows(
         raise BadInput(f"{path}: found {path.suffix}; expected .xlsx, .csv or .tsv: save it as one")
     if sheet is not None and not is_workbook(path):
         raise BadInput(f"{path}: found --sheet {sheet}; expected a workbook (.xlsx): leave it out")
-    if separator is not None and len(separator) != 1:
-        raise BadInput(f"--separator: found {separator!r}; expected one character, such as ';'")
+    if separator is not None and len(separator.encode()) != 1:  # polars writes one byte
+        raise BadInput(
+            f"--separator: found {separator!r}; expected one character of ASCII, such as ';': save "
+            "the file with that"
+        )
     if is_workbook(path):
         title, rows = _read_workbook(path, sheet)
         rows = [row for row in rows if row[0] >= header_row]

@@ -25,6 +25,7 @@ from data_pipeline.files.tables import (
     read_rows,
     read_text,
     tab_separated,
+    tidy_concepts,
     two_columns,
     unreadable,
     zip_members,
@@ -660,8 +661,7 @@ def _is_quoted(path: Path) -> bool:
     """
     if is_workbook(path):
         return False
-    line = first_line(path) if path.suffix != ".gz" else read_text(path).partition("\n")[0]
-    return _QUOTED.fullmatch(line) is not None
+    return _QUOTED.fullmatch(first_line(path)) is not None
 
 
 def mention_languages(path: Path) -> list[str] | None:
@@ -707,12 +707,11 @@ def mention_rows(path: Path) -> list[tuple[str, str]]:
         pairs = [(fields[at], fields[cui_at]) for _, fields in rows]
     found = []
     for mentioned, joined in pairs:
-        cuis = [cui.strip() for cui in joined.split(CONCEPT_SEPARATOR)]
-        cuis = [cui for cui in cuis if cui]
+        cuis = tidy_concepts(joined)
         if not mentioned or not cuis:
             raise BadInput(
                 f"{path}: found the mention {mentioned!r} with the CUIs {joined!r}; expected a "
                 "mention and one CUI or more: mend or remove the row"
             )
-        found.append((mentioned, CONCEPT_SEPARATOR.join(cuis)))
+        found.append((mentioned, cuis))
     return found

@@ -322,10 +322,12 @@ class ClassNormalizer:
         """The answer to each mention, with up to k candidates, best first."""
         if k < 1:
             raise BadInput(f"k is {k}; expected at least 1 concept per mention")
-        why = [why_unanswerable(mention) for mention in mentions]
+        strings = list(map(self.write_out, mentions))
+        why = list(map(why_unanswerable, strings))
         asked = [row for row in range(len(mentions)) if not why[row]]
-        strings = [self.write_out(mentions[row]) for row in asked]
-        found = self.classifier.nearest(strings, [self.group] * len(strings), k)
+        found = self.classifier.nearest(
+            [strings[row] for row in asked], [self.group] * len(asked), k
+        )
         near = dict(zip(asked, zip(*found, strict=True), strict=True))
         answers = []
         for row, mention in enumerate(mentions):

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from evaluating import write_toy
@@ -253,6 +254,19 @@ def test_speeds_of_other_terms_are_told(data, capsys):
     board(data)
     told = capsys.readouterr().err
     assert re.search("note: terms/s are of 4 of pairs on .*; 4 of toy on .*do not compare", told)
+
+
+def test_the_speed_is_of_the_first_set_that_has_terms():
+    def refuse(_):
+        raise BadInput("relations of concepts have no terms")
+
+    concepts = SimpleNamespace(benchmark=SimpleNamespace(keys=refuse))
+    toy = SimpleNamespace(
+        benchmark=SimpleNamespace(keys=lambda _: ["pain"]), entry=SimpleNamespace(name="toy")
+    )
+    scorer = leaderboard._Scorer(None, None, encoder=SimpleNamespace(encode=list))
+    assert scorer.speed([concepts, toy], "key").terms == "1 of toy"
+    assert scorer.speed([concepts], "key") is None
 
 
 def test_vectors_of_other_settings_do_not_stand_in_the_way(data, monkeypatch):

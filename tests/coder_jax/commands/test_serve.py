@@ -426,8 +426,10 @@ def test_one_encoder_and_choices_with_a_dictionary(model, capsys):
     two = ["serve", "--model", str(model), "--model", "other", "--port", "0"]
     assert main(two) == 2
     assert "a server has one encoder; expected one model" in capsys.readouterr().err
-    assert main(["serve", "--model", str(model), "--semantic-types", "T047", "--port", "0"]) == 2
-    assert "expected --dictionary with it" in capsys.readouterr().err
+    for words in (["--semantic-types", "T047"], ["--precision", "0.9"], ["--abbreviations", "x"]):
+        assert main(["serve", "--model", str(model), *words, "--port", "0"]) == 2
+        assert f"{words[0]}: found " in (said := capsys.readouterr().err)
+        assert "expected --dictionary with it" in said
 
 
 def test_other_verbs_and_help_load_no_web_server(repo):

@@ -189,6 +189,8 @@ def test_rules_of_a_user_come_beside_the_others(tmp_path):
         ("no\tnegated", "own.tsv:1: found the place '' of 'no'; expected before or start or after"),
         ("but\tend\tafter", "own.tsv:1: found the place 'after' of 'but'; expected none"),
         ("(no|not\tnegated\tbefore", "own.tsv:1: found '.no.not', whose brackets do not close"),
+        ("\tnegated\tbefore", "own.tsv:1: found '', which may be empty; expected a word"),
+        ("(maybe|)\tpossible\tbefore", "own.tsv:1: found .*, which may be empty; expected a word"),
     ],
 )
 def test_broken_rules_name_their_line(tmp_path, line, message):

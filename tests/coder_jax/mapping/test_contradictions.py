@@ -180,6 +180,7 @@ def test_what_is_lost(mention, term, lost):
 
 def test_a_concentration_in_nothing_is_no_error():
     assert not contradiction("insulin 5 mg/0 ml", "insulin 5 mg").differs
+    assert not contradiction("creatinine umol/0 L", "creatinine umol/L").differs
 
 
 def test_the_name_of_a_chemical_is_not_compared_by_its_numbers():

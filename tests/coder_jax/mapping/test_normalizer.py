@@ -301,6 +301,14 @@ def test_two_strings_with_one_hash_are_told_apart(monkeypatch):
     assert all(found.dtype == np.int64 for found in rows)
 
 
+def test_an_abbreviation_of_the_user_is_no_placeholder():
+    plain = normalizer_of({"phthisis": [1, 0], "far": [0, 1]}, ["TB", "F"], "lung tuberculosis")
+    own = {"TBC": "lung tuberculosis", "K": "lung tuberculosis"}
+    normalizer = Normalizer(plain.dictionary, plain.candidates, abbreviations=own)
+    assert [one.concept for one in plain.answers(["TBC", "K"])] == [None, None]
+    assert [one.concept for one in normalizer.answers(["TBC", "K"])] == ["TB", "TB"]
+
+
 # -------------------------------------------------------------------------------------------------
 # Mentions that name nothing.
 

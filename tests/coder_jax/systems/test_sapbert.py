@@ -73,7 +73,6 @@ def test_by_hand():
             "--draw is pairs and --repeats is 2: .* give --repeats 1, or",
         ),
         ({"names": "unlike"}, "--names is unlike: .* give --names any, or another"),
-        ({"corrupted_tails": True}, "--corrupted-tails is True: .* give --no-corrupted-tails"),
     ],
 )
 def test_settings_that_pairs_have_not(changes, words):

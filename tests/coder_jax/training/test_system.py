@@ -307,10 +307,6 @@ def test_help_explains_every_flag(capsys):
         (["--learning-rate", "nan"], "--learning-rate is nan; expected a finite number"),
         (["--eps", "inf"], "--eps is inf; expected a finite number"),
         (["--seed", "-1"], "--seed is -1; expected 0 or more"),
-        (
-            ["--corrupted-tails"],
-            "--corrupted-tails is for CODER v1 alone; give --no-corrupted-tails",
-        ),
     ],
 )
 def test_messages(flags, message):
@@ -329,15 +325,17 @@ def test_without_a_bert_nothing_is_computed_twice(recipe, flags, found):
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--no-corrupted-tails"], "--mu is 1.0, but the batches have no corrupted tails"),
-        (["--type-weight", "0.1"], "--type-weight is 0.1, but the batches have no semantic types"),
-    ],
+    ("flags", "types"), [([], False), (["--mu", "0"], False), (["--type-weight", "0.1"], True)]
 )
-def test_messages_of_coder_v1(flags, message):
-    with pytest.raises(BadInput, match=message):
-        parse(["--recipe", "small_v1", *flags]).validate()
+def test_batches_of_coder_v1_have_what_its_losses_read(flags, types):
+    batch = parse(["--recipe", "small_v1", *flags]).system.batch
+    assert (batch.corrupted_tails, batch.semantic_types, batch.terms) == (True, types, 255)
+
+
+def test_messages_of_coder_v1():
+    flags = ["--mu", "0", "--draw", "pairs", "--repeats", "1", "--names", "any"]
+    with pytest.raises(BadInput, match="--draw is pairs, .* expects --draw relations, concepts or"):
+        parse(["--recipe", "small_v1", *flags, "--fill-pairs", "0"]).validate()
 
 
 def test_the_recipe_chooses_the_system():

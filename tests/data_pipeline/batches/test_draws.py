@@ -487,9 +487,7 @@ def test_an_index_of_other_data_is_refused(lists, words, tmp_path):
             {"draw": "pairs", "repeats": 1, "names": "any"},
             "cannot be mixed with neighbours; give --draw syn",
         ),
-        ({"corrupted_tails": True}, "--corrupted-tails is for CODER v1"),
-        ({"semantic_types": True}, "--semantic-types is for CODER v1"),
-        ({"fill_pairs": 4}, "--fill-pairs is for CODER v1, and groups with neighbours have"),
+        ({"fill_pairs": 4}, "--fill-pairs is for CODER v1, and groups with neighbours are"),
     ],
 )
 def test_settings_that_cannot_be(changes, words):

@@ -29,7 +29,7 @@ from data_pipeline.dataset.dictionary import (
     read_identifiers,
     union,
 )
-from data_pipeline.files.tables import content_hash, write_table
+from data_pipeline.files.tables import content_hash, first_line, write_table
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.mentions import Entry
 from data_pipeline.terminology.retired_cuis import RetiredCuis, choose_list, read_retired_cuis
@@ -401,6 +401,14 @@ def test_the_names_of_a_release_have_the_preferred_one_first(tmp_path):
         Entry(("C1",), ("heart attack", "MI")),
         Entry(("C2",), ("limb pain",)),
     ]
+
+
+@pytest.mark.parametrize("line", ["D001|||", "| ||x"])
+def test_a_line_of_medic_without_names_or_identifiers_is_said(write, line):
+    path = write("medic.txt", f"C567755||Tooth Agenesis\n{line}\n")
+    for reader in (read_dictionary, read_entries):
+        with pytest.raises(BadInput, match="medic.txt: found .*; expected an identifier and a na"):
+            reader(path)
 
 
 @pytest.mark.parametrize("text", ["a\n", "a\tb\tc\n", "a\t\n"])
@@ -962,6 +970,30 @@ def test_rows_of_today_are_read_as_they_were(write):
     text = "".join(f"{term}\t{concept}\n" for term, concept in [("string", "code"), *rows])
     assert rows_of(read_dictionary(write("d.csv", text))) == rows
     assert rows_of(read_dictionary(write("d.csv", text.split("\n", 1)[1]))) == rows
+
+
+def test_blanks_and_ends_of_joined_concepts_are_no_concepts(write):
+    path = write("d.tsv", "fever\tC1 | C2\ncough\tC1|\nache\tC3\n")
+    assert rows_of(read_dictionary(path)) == [("fever", "C1|C2"), ("cough", "C1"), ("ache", "C3")]
+    assert rows_of(read_dictionary(write("e.tsv", "C1 | C2||fever\n"))) == [("fever", "C1|C2")]
+    path.write_text("fever\t | \n")
+    with pytest.raises(BadInput, match="found the term 'fever' with the concepts .* one or more"):
+        read_dictionary(path)
+
+
+def test_entries_have_one_of_the_joined_codes_each(write):
+    assert read_entries(write("d.tsv", "C1 | C2\tfever\nC1|\tpyrexia\n")) == [
+        Entry(("C1",), ("fever", "pyrexia")),
+        Entry(("C2",), ("fever",)),
+    ]
+
+
+@pytest.mark.parametrize("text", ["fever\tC1\ncough\tC2\n", "C1||fever\nC2||cough\n"])
+def test_a_packed_file_is_read_as_it_is_unpacked(write, tmp_path, text):
+    plain, packed = write("d.tsv", text), tmp_path / "d.tsv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert rows_of(read_dictionary(packed)) == rows_of(read_dictionary(plain))
+    assert first_line(packed) == first_line(plain)
 
 
 @pytest.mark.parametrize("header", ["", '"term"\t"concept"\n'])
