@@ -191,62 +191,38 @@ class _ClassHead(Head):
         return jax.random.uniform(of_classes, shapes.shape, minval=-bound, maxval=bound)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ClassSystem(EncoderSystem):
-    """A system with one row (its class) for each concept of the dataset."""
-
-    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
-    title: ClassVar[str] = "MLNorm"
-    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
-    whole: ClassVar[bool] = True
-    scored: ClassVar[tuple[str, ...]] = ()  # all
-
-    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
-    width: int = 350
-    """Of the vectors that are compared with the classes."""
-    scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
-
-    def validate(self, optimizer: OptimizerConfig) -> None:
-        super().validate(optimizer)
-        check_least(self, 1, "width")
-        if not 0 < self.scale <= 40:
-            raise BadInput(
-                f"--scale is {self.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
-            )
-
-    def class_heads(self, **parts: Part) -> tuple[Head, ...]:
-        """The heads of these parts."""
-        return tuple(
-            _ClassHead(name, part, self.width, self.batch.seed) for name, part in parts.items()
+def _check_scale(system: MLNormSystem | MLNormClassesSystem) -> None:
+    """Raise BadInput for an impossible width or scale."""
+    check_least(system, 1, "width")
+    if not 0 < system.scale <= 40:
+        raise BadInput(
+            f"--scale is {system.scale}; expected more than 0 and at most 40 (e^-2s is computed)"
         )
 
-    # ---- What proves what leaves the run: cosines with the first classes ----
 
-    def proof_outputs(
-        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
-    ) -> dict[str, jax.Array]:
-        tokens, positions, segments = (rows[name] for name in PACKED)
-        pooled = bert.term_vectors(tokens, positions, segments, terms, self.model.pooling)
-        vectors = apply_head(params["head"], extra or params["statistics"], pooled)
-        classes = unit_rows(params["classes"][:_PROVED])
-        cosines = jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)
-        return {**super().proof_outputs(bert, params, extra, rows, terms), "cosines": cosines}
+def _class_heads(system: MLNormSystem | MLNormClassesSystem, **parts: Part) -> tuple[Head, ...]:
+    return tuple(
+        _ClassHead(name, part, system.width, system.batch.seed) for name, part in parts.items()
+    )
 
-    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
-        classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
-        cosines = _trained_classifier(self, run).encode(terms) @ classes.T
-        return {**super().saved_outputs(run, terms), "cosines": cosines}
 
-    # ---- When it is trained ----
+def _cosines_with_classes(
+    bert: Bert, params: Params, statistics: Tree, rows: Mapping[str, Any], terms: int, pooling: str
+) -> dict[str, jax.Array]:
+    """The proof of a run's classes: cosines of terms with the first classes."""
+    tokens, positions, segments = (rows[name] for name in PACKED)
+    pooled = bert.term_vectors(tokens, positions, segments, terms, pooling)
+    vectors = apply_head(params["head"], statistics, pooled)
+    classes = unit_rows(params["classes"][:_PROVED])
+    return {"cosines": jnp.dot(vectors, classes.T, precision=jax.lax.Precision.HIGHEST)}
 
-    def tables(self, run: SavedRun) -> dict[str, Any]:
-        return {"classes": _trained_classifier(self, run)}
 
-    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
-        classifier = _trained_classifier(self, run)
-        _write_classifier(folder, classifier, run.folder / CLASSES)
-        return {"probabilities in PyTorch": _compare_classifier(folder, classifier)}
+def _saved_cosines(
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun, terms: list[str]
+) -> dict[str, np.ndarray]:
+    """The same cosines, computed by the classifier read from a run."""
+    classes = np.asarray(unit_rows(jnp.asarray(run.params["classes"][:_PROVED])))
+    return {"cosines": _trained_classifier(system, run).encode(terms) @ classes.T}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -354,14 +330,24 @@ _POOLED_SITE = 1_000_000  # of dropout: no layer of an encoder has this number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormSystem(_ClassSystem):
+class MLNormSystem(EncoderSystem):
     """Encoder, head and classes are trained together; the loss needs the whole batch."""
 
     name: ClassVar[str] = "mlnorm"
+    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
+    scored: ClassVar[tuple[str, ...]] = ()  # all
 
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
     model: ModelConfig = ModelConfig(
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
@@ -388,6 +374,7 @@ class MLNormSystem(_ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        _check_scale(self)
         if not 0 <= self.jitter_noise < math.inf:
             raise BadInput(f"--jitter-noise is {self.jitter_noise}; expected 0 or more")
         check_rate(self, "jitter_drop")
@@ -404,7 +391,8 @@ class MLNormSystem(_ClassSystem):
     @property
     def heads(self) -> tuple[Head, ...]:
         rate = self.head_learning_rate_factor
-        return self.class_heads(
+        return _class_heads(
+            self,
             head=Part(rate=rate, warms_up=False),
             classes=Part(rate=rate, warms_up=False, spread=0),
             class_groups=Part(rate=None, spread=0),
@@ -480,6 +468,25 @@ class MLNormSystem(_ClassSystem):
 
         return score
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = _cosines_with_classes(bert, params, extra, rows, terms, self.model.pooling)
+        return super().proof_outputs(bert, params, extra, rows, terms) | cosines
+
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        return super().saved_outputs(run, terms) | _saved_cosines(self, run, terms)
+
+    # ---- When it is trained ----
+
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        return {"classes": _trained_classifier(self, run)}
+
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        return _write_classifier(folder, _trained_classifier(self, run), run.folder / CLASSES)
+
 
 # -------------------------------------------------------------------------------------------------
 # MLNorm's second step: rows for all concepts, by a softmax over candidates; the encoder stays.
@@ -496,15 +503,25 @@ _AMONG = (("class_groups", "semantic_groups"), ("class_languages", "languages"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MLNormClassesSystem(_ClassSystem):
+class MLNormClassesSystem(EncoderSystem):
     """Rows of classes are trained, on vectors of an encoder and a head that another run trained."""
 
     name: ClassVar[str] = "mlnorm_classes"
+    content: ClassVar[type[RunWithEncoder]] = _ClassesRun
+    title: ClassVar[str] = "MLNorm"
+    paper: ClassVar[str] = "Wajsbürt, Sarfati and Tannier 2021"
+    whole: ClassVar[bool] = True
     encodes_rows: ClassVar[bool] = False
+    scored: ClassVar[tuple[str, ...]] = ()  # all
     init_needs_extra: ClassVar[bool] = True
 
+    batch: TermSpec = dataclasses.field(default_factory=TermSpec)
     model: Annotated[ModelConfig, Flag(hidden=True)] = ModelConfig(pooling="pieces")
 
+    width: int = 350
+    """Of the vectors that are compared with the classes."""
+    scale: float = 20.0
+    """s, by which cosines are multiplied in the softmax."""
     candidates: int = 100
     """k: how many nearest concepts of its group each term adds. The softmax runs over the concepts
     and candidates of all terms of the step."""
@@ -520,6 +537,7 @@ class MLNormClassesSystem(_ClassSystem):
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
+        _check_scale(self)
         check_least(self, 1, "candidates")
         check_least(self, 0, "refresh_steps")
 
@@ -549,7 +567,8 @@ class MLNormClassesSystem(_ClassSystem):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        return self.class_heads(
+        return _class_heads(
+            self,
             head=Part(rate=None),
             statistics=Part(rate=None),
             classes=Part(spread=0, touched="classes", untouched="stay"),
@@ -746,6 +765,27 @@ class MLNormClassesSystem(_ClassSystem):
         heldout = _HeldOutClasses(self, source)
         return lambda view: {"classes": heldout.scores(view)}
 
+    # ---- What proves what leaves the run: cosines with the first classes ----
+
+    def proof_outputs(
+        self, bert: Bert, params: Params, extra: Tree, rows: Mapping[str, Any], terms: int
+    ) -> dict[str, jax.Array]:
+        cosines = _cosines_with_classes(
+            bert, params, params["statistics"], rows, terms, self.model.pooling
+        )
+        return super().proof_outputs(bert, params, extra, rows, terms) | cosines
+
+    def saved_outputs(self, run: SavedRun, terms: list[str]) -> dict[str, Any]:
+        return super().saved_outputs(run, terms) | _saved_cosines(self, run, terms)
+
+    # ---- When it is trained ----
+
+    def tables(self, run: SavedRun) -> dict[str, Any]:
+        return {"classes": _trained_classifier(self, run)}
+
+    def write_beside(self, run: SavedRun, folder: Path) -> dict[str, float]:
+        return _write_classifier(folder, _trained_classifier(self, run), run.folder / CLASSES)
+
 
 # -------------------------------------------------------------------------------------------------
 # Recipes of MLNorm (Wajsbürt, Sarfati and Tannier 2021), and one for small machines.
@@ -898,7 +938,7 @@ class _HeldOutClasses:
         source: whose folder has `heldout/`.
     """
 
-    def __init__(self, system: _ClassSystem, source: BatchSource):
+    def __init__(self, system: MLNormSystem | MLNormClassesSystem, source: BatchSource):
         self.system = system
         lines = mention_rows(source.folder / "heldout" / "mentions.tsv")
         self.classes = classes_of(source.folder)
@@ -966,7 +1006,9 @@ class _Settings:
     scale: float
 
 
-def _trained_classifier(system: _ClassSystem, run: SavedRun) -> ConceptClassifier:
+def _trained_classifier(
+    system: MLNormSystem | MLNormClassesSystem, run: SavedRun
+) -> ConceptClassifier:
     """The classifier of a run."""
     return ConceptClassifier(
         encoder_of(run),
@@ -977,14 +1019,17 @@ def _trained_classifier(system: _ClassSystem, run: SavedRun) -> ConceptClassifie
     )
 
 
-def _write_classifier(folder: Path, classifier: ConceptClassifier, classes: Path) -> None:
-    """Write the classifier's files."""
+def _write_classifier(
+    folder: Path, classifier: ConceptClassifier, classes: Path
+) -> dict[str, float]:
+    """Write the classifier's files, and return how far PyTorch differs from us."""
     tensors = {"classes": classifier.table, **classifier.head}
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, folder / _TABLE, metadata={"format": "pt"})
     shutil.copyfile(classes, folder / CLASSES)
     write_json(folder / CLASSIFIER, dataclasses.asdict(_Settings(classifier.scale)))
     shutil.copyfile(Path(__file__).with_name("torch_module.py"), folder / _MODULE)
+    return {"probabilities in PyTorch": _compare_classifier(folder, classifier)}
 
 
 def _compare_classifier(folder: Path, classifier: ConceptClassifier) -> float:

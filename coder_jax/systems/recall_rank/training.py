@@ -180,27 +180,16 @@ class _DenseHead(Head):
         return run.params[self.name]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _MentionSystem(EncoderSystem):
-    """A system that learns from mentions."""
-
-    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
-    batches: ClassVar[type[RecallBatches] | type[RankBatches]]
-
-    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
-        counts = dataset.counts
-        return {
-            "mentions": f"{dataset.name} {dataset.release}",
-            "training mentions": f"{counts['train: mentions']:,}",
-            "concepts": f"{counts['concepts']:,}",
-            "names": f"{counts['names']:,}",
-            "cleaning": dataset.cleaning,
-        }
-
-    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
-        source = self.batches(data, self.batch, cut, **self.planned(rows, steps))
-        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
-        return source
+def _summary_of_mentions(dataset: MentionsOfRun) -> dict[str, Any]:
+    """The facts about the data for the model card, from run.json."""
+    counts = dataset.counts
+    return {
+        "mentions": f"{dataset.name} {dataset.release}",
+        "training mentions": f"{counts['train: mentions']:,}",
+        "concepts": f"{counts['concepts']:,}",
+        "names": f"{counts['names']:,}",
+        "cleaning": dataset.cleaning,
+    }
 
 
 def _dev_mentions(data: MentionDataset) -> MentionSplit:
@@ -306,12 +295,12 @@ _NAME_VECTORS = "vectors of all names"  # in `View.computed`: float32 [N, D], of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecallSystem(_MentionSystem):
+class RecallSystem(EncoderSystem):
     """One encoder for mentions and names, trained by triplets and by the number of concepts."""
 
     name: ClassVar[str] = "recall"
-    batches = RecallBatches
     title: ClassVar[str] = "Candidate generator of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[RunWithEncoder]] = MentionRun
     scored: ClassVar[tuple[str, ...]] = ("encoder", "number")
     trains_pooler: ClassVar[bool] = True  # `_number_logits` reads it
@@ -337,6 +326,9 @@ class RecallSystem(_MentionSystem):
     def heads(self) -> tuple[Head, ...]:
         return (_DenseHead(name="number", outputs=MOST_NUMBERS, seed=self.batch.seed),)
 
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
+        return _summary_of_mentions(dataset)
+
     def hyperparameters(self) -> dict[str, Any]:
         weights = {"triplet weight": self.triplet_weight, "number weight": self.number_weight}
         return {"margin": self.margin, **weights}
@@ -360,6 +352,11 @@ class RecallSystem(_MentionSystem):
         online = self.batch.negatives == "online"
         every = (self.refresh_steps or source.steps_per_epoch) if online else 0
         return dataclasses.replace(self, refresh_steps=every)
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = RecallBatches(data, self.batch, cut, **self.planned(rows, steps))
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
 
     # ---- The loss ----
 
@@ -507,12 +504,12 @@ _HEAD_SITE = 1_000_003  # of dropout: no layer of an encoder and no jitter has t
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankSystem(_MentionSystem):
+class RankSystem(EncoderSystem):
     """An encoder of pairs, trained to tell right candidates from others."""
 
     name: ClassVar[str] = "rank"
-    batches = RankBatches
     title: ClassVar[str] = "Ranker of recall and rank"
+    paper: ClassVar[str] = "Liang, Xue and Ruan 2021"
     content: ClassVar[type[RunWithEncoder]] = _RankRun
     best = "dev/accuracy"
     scored: ClassVar[tuple[str, ...]] = ("encoder", "score")
@@ -532,6 +529,9 @@ class RankSystem(_MentionSystem):
         outputs = 2 if self.batch.broader else 1
         return (_DenseHead(name="score", outputs=outputs, seed=self.batch.seed),)
 
+    def data_summary(self, dataset: MentionsOfRun) -> dict[str, Any]:
+        return _summary_of_mentions(dataset)
+
     def hyperparameters(self) -> dict[str, Any]:
         return {"keyword mask": f"{self.mask} the softmax", "head dropout": self.head_dropout}
 
@@ -544,6 +544,11 @@ class RankSystem(_MentionSystem):
                 "[CLS] and the probes of keywords (section 3.2), and none other is learnt; leave "
                 "--pooling out, and give another --out if a run began with it"
             )
+
+    def open(self, data: Path, cut: StepCut, *, rows: int, steps: int) -> BatchSource:
+        source = RankBatches(data, self.batch, cut, **self.planned(rows, steps))
+        log(f"an epoch of {data} has {source.steps_per_epoch:,} steps")
+        return source
 
     # ---- The loss ----
 
