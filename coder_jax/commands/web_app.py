@@ -301,7 +301,9 @@ class _BodyLimit:
                 return
             part = message.get("body", b"")
             size, is_more = size + len(part), message.get("more_body", False)
-            parts = [*parts, part] if size <= self.most else []
+            parts.append(part)
+            if size > self.most:
+                parts.clear()
         if size > self.most:
             why = f"the request has more than {self.most:,} bytes; send fewer terms at a time"
             await _error(413, why)(scope, receive, send)
@@ -343,7 +345,7 @@ def make_app(served: Served) -> FastAPI:
                 404, "this server has no dictionary: start it with --dictionary to map and search"
             )
 
-    @app.get("/health")
+    @app.api_route("/health", methods=["GET", "HEAD"])  # HEAD: as monitors ask
     async def health() -> Response:
         about = served.normalizer and served.normalizer.dictionary
         return _json(

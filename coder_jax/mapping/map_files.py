@@ -393,6 +393,8 @@ _PREFIXES = {
 
 def _sssom(mapped: _Mapped) -> str:
     local = "".join(letter if letter.isalnum() else "_" for letter in mapped.terms.name) or "local"
+    if local in _PREFIXES or any(one.concept.startswith(f"{local}:") for one in mapped.pairs):
+        local += "_list"  # a list called HP.csv is not HPO
     used = {local, "skos", "semapv"}
     rows = []
     for pair in mapped.pairs:

@@ -231,6 +231,9 @@ def test_its_health(server, dictionary):
             **{"terms": 4, "waiting": 0},
         },
     )
+    head = urllib.request.Request(f"{server.address}/health", method="HEAD")
+    with urllib.request.urlopen(head, timeout=60) as answer:
+        assert (answer.status, answer.read()) == (200, b"")
 
 
 def test_many_clients_at_once_get_each_their_own(server):

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -283,6 +284,10 @@ def test_omop_knows_numbers_alone(tmp_path, form):
     for other in FORMS.keys() - {"usagi", "stcm"}:
         write_map(other, tmp_path / other, [answer], dictionary, terms, [None])
     assert "\tHP:0001945\t" in (tmp_path / "sssom").read_text()
+    write_map("sssom", tmp_path / "sssom", [answer], dictionary, replace(terms, name="HP"), [None])
+    text = (tmp_path / "sssom").read_text()
+    assert "\nHP_list:fever\t" in text and "\tHP:0001945\t" in text
+    assert '#  HP_list: "urn:HP_list:"' in text
     plain = Dictionary(["Fever"], ["C0015967"], "terms.tsv")
     answer = Answer("fever", Status.EXACT, [Candidate("C0015967", "Fever", 1.0)])
     write_map("fhir", tmp_path / "plain", [answer], plain, terms, [None])
