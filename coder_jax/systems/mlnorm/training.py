@@ -203,9 +203,9 @@ class _ClassSystem(EncoderSystem):
 
     batch: TermSpec = dataclasses.field(default_factory=TermSpec)
     width: int = 350
-    """Of the vectors that are compared with the classes."""
+    """Width of the vectors that are compared with the classes."""
     scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
+    """Factor of the cosines in the softmax (s)."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)
