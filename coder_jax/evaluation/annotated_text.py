@@ -205,9 +205,7 @@ class AnnotatedText(NormalizationBenchmark):
     left_out: Mapping[str, dict[str, int]] = field(default_factory=dict)
 
     kind: ClassVar[str] = "mentions in text"
-    formats: ClassVar[str] = (
-        "PubTator: annotated abstracts in this format (NCBI disease, BC5CDR)"
-    )
+    formats: ClassVar[str] = "PubTator: annotated abstracts in this format (NCBI disease, BC5CDR)"
     about: ClassVar[str] = """\
 PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up in --dictionary
           whose concepts are, or have as codes, identifiers of MeSH and OMIM: MEDIC
