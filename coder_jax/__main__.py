@@ -46,11 +46,11 @@ _PURPOSES = {
         "build": "make a dataset from a terminology: UMLS, SNOMED CT, an ontology, your own table",
         "train": "train an encoder on a dataset, or resume a run",
         "extend-vocabulary": "add word pieces or characters of a terminology to an encoder",
-        "candidates": "find the nearest concepts of mentions, for training a ranker",
+        "candidates": "find the nearest concepts of mentions, to train the recipe rank on",
     },
     "compare encoders": {
         "evaluate": "score an encoder on benchmarks, or compare the scores of two",
-        "leaderboard": "score every encoder of a list on every set, in one table",
+        "leaderboard": "score every encoder of a list on every test set, in one table",
         "report": "show scores, curves, maps and neighbours of an encoder in one HTML file",
     },
     "publish": {
@@ -64,17 +64,25 @@ _HELP = set(HELP_FLAGS)
 
 def _usage() -> str:
     """The usage text."""
-    lines = ["usage: python -m coder_jax VERB ...", ""]
+    lines = ["usage: python -m coder_jax VERB [options]", ""]
     for purpose, verbs in _PURPOSES.items():
         lines += [f"{purpose}:", *(f"  {verb:<{_WIDTH}}  {what}" for verb, what in verbs.items())]
     return "\n".join(
         [
             *lines,
             "",
+            "For example, the demo, and then its list with its encoder and dictionary:",
+            "  python -m coder_jax demo",
+            "  python -m coder_jax normalize --model runs/demo/export --dictionary "
+            "runs/demo/dataset \\",
+            "      --column local_term --out coded.csv runs/demo/list.csv",
+            "An encoder of your own: build, train, export, then evaluate or normalize.",
+            "",
             "`python -m coder_jax VERB --help` explains a verb, with examples; --version shows the "
             "version.",
-            "Other data: python -m data_pipeline.build_mentions, .derive_keywords, .skip_gram "
-            "(--help).",
+            "Data for the recipes recall, rank and bne: python -m data_pipeline.build_mentions, "
+            ".derive_keywords,",
+            ".skip_gram (--help).",
         ]
     )
 

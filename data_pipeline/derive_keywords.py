@@ -1,5 +1,5 @@
-"""Derives a vocabulary of keywords from a dictionary: words and their kinds, each of which a ranker
-looks at apart.
+"""Derive keywords from a dictionary, for `build_mentions --keywords`: words and their kinds, such
+as sites and types of procedures, each of which a ranker looks at apart.
 
 Frequent endings of names become types ("syndrome", 切除术); frequent parts that keep to one branch
 of the dictionary, such as a chapter of codes, become sites. Look through the words,
@@ -43,15 +43,13 @@ class KeywordOptions:
     out: Annotated[Path, Flag("words and their kinds, .tsv", "FILE")]
     mentions: Annotated[
         Path | None,
-        Flag(
-            "mentions with gold: how many of them have a keyword is printed (default: none)", "FILE"
-        ),
+        Flag("coded mentions, of which is printed how many have a keyword (default: none)", "FILE"),
     ] = None
-    ending_names: Annotated[int, Flag("fewest names with an ending that becomes a type")] = 15
-    part_names: Annotated[int, Flag("fewest names with a part that becomes a site")] = 5
+    ending_names: Annotated[int, Flag("an ending of at least so many names becomes a type")] = 15
+    part_names: Annotated[int, Flag("a part of at least so many names becomes a site")] = 5
     purity: Annotated[
         float,
-        Flag("least share of a site's names on one branch of the dictionary", "SHARE"),
+        Flag("share of a site's names that must be on one branch of the dictionary", "SHARE"),
     ] = 0.6
 
 

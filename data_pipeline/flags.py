@@ -124,7 +124,7 @@ class _Option:
         if self.required or value in (None, (), "") or value is False or "(default: " in words:
             return words
         shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        shown = "yes" if value is True else shown
+        shown = "yes" if value is True else f"{value:g}" if isinstance(value, float) else shown
         return f"{words} (default: {shown})"
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:

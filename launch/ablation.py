@@ -100,22 +100,26 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Other flags go to every training: python -m coder_jax train --recipe small --help",
     )
+    parser.add_argument(
+        "--init", required=True, metavar="MODEL", help="folder or hub id of the initial encoder"
+    )
     add_arguments(parser, "system")
-    parser.add_argument("--init", required=True, help="folder or hub id of the initial encoder")
     parser.add_argument(
         "--systems",
         nargs="+",
         choices=_ALL,
         default=list(_SYSTEMS),
-        help="default: all but the changes of synonyms",
+        metavar="SYSTEM",
+        help="which of the above to train (default: all but the changes of synonyms)",
     )
     parser.add_argument(
         "--steps",
         nargs="+",
         type=int,
         default=[250],
-        help="of each training (default: 250); those after the first are trained with the first "
-        "seed alone",
+        metavar="N",
+        help="steps of each training (default: 250); those after the first are trained with the "
+        "first seed alone",
     )
     parser.add_argument(
         "--at-once",

@@ -107,21 +107,34 @@ def add_arguments(parser: argparse.ArgumentParser, trained: str) -> None:
     Args:
       trained: what has several trainings, in the help.
     """
-    parser.add_argument("--data", required=True, help="folder of a built dataset")
-    parser.add_argument("--out", type=Path, required=True, help="folder of all that is made")
     parser.add_argument(
-        "--benchmark", nargs="+", required=True, metavar="NAME=PATH", help="as for evaluate"
+        "--data", required=True, metavar="DATASET", help="folder of a built dataset"
     )
     parser.add_argument(
-        "--dictionary", nargs="+", default=[], metavar="[NAME=]PATH", help="as for evaluate"
+        "--out", type=Path, required=True, metavar="DIR", help="folder of all that is made"
+    )
+    parser.add_argument(
+        "--benchmark",
+        nargs="+",
+        required=True,
+        metavar="NAME=PATH",
+        help="test sets, each with a name of your choice, as for evaluate",
+    )
+    parser.add_argument(
+        "--dictionary",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="terms to search, as for evaluate (default: those that the test sets have)",
     )
     parser.add_argument(
         "--seeds",
         nargs="+",
         type=int,
         default=[0],
-        help=f"trainings of each {trained}; the table has their means and standard errors "
-        "(default: 0)",
+        metavar="N",
+        help=f"seeds, with each of which every {trained} is trained; the table has the means and "
+        "standard errors (default: 0)",
     )
 
 

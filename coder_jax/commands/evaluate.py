@@ -189,8 +189,8 @@ class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOp
     models: Annotated[
         tuple[str, ...],
         Flag(
-            "the encoder, a folder or a hub id; only for recall several (--model A B), which are "
-            "averaged",
+            "the encoder: a folder, such as an export, a hub id, or a run of mlnorm or recall; "
+            "only for recall several (--model A B), which are averaged",
             MODEL,
             name="--model",
             heading="encoder",
@@ -215,10 +215,8 @@ class EvaluateOptions(EncodingOptions, DictionaryOptions, CacheOptions, RankerOp
     dictionary: Annotated[
         tuple[str, ...],
         Flag(
-            "terms to search (TSV of term<TAB>CUI, a table, a dataset folder, an ontology or "
-            "MRCONSO.RRF); a table (.csv, .tsv, .xlsx) has a header such as concept, term, "
-            "language, vocabulary; for one benchmark (NAME=PATH), or for all that have none of "
-            "their own",
+            "terms to search, given as for `normalize`: a table, a dataset folder, an ontology, a "
+            "release; for one benchmark (NAME=PATH), or for all that have none of their own",
             "[NAME=]PATH",
             heading="dictionary",
         ),

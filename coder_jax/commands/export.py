@@ -19,8 +19,8 @@ SentenceTransformer(FOLDER, trust_remote_code=True). transformers' AutoModel doe
 
 Examples:
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder
-  python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
   python -m coder_jax export --checkpoint runs/long --out my-coder --interpolate auto
+  python -m coder_jax export --checkpoint runs/long --out my-coder-07 --interpolate 0.7
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --onnx --int8
   python -m coder_jax export --checkpoint runs/s2 --out mlnorm
   python -m coder_jax export --checkpoint runs/demo/run --out my-coder --pytorch-bin \\
@@ -61,8 +61,8 @@ class ExportOptions:
     step: Annotated[
         int | None,
         Flag(
-            "which checkpoint to export (default: the best if the recipe has a score, else the "
-            "newest)",
+            "which checkpoint to export (default: the newest, but the best of recall, rank and BNE "
+            "with --development)",
             "STEP",
         ),
     ] = None
@@ -76,10 +76,11 @@ class ExportOptions:
     interpolate: Annotated[
         str | None,
         Flag(
-            "average with the encoder before training (1: the trained one alone, 0: the one before "
-            "alone). After a long run 0.6 to 0.8 keeps the new names and what the encoder knew "
-            "before. auto takes the smallest weight that is about best on the held-out names of "
-            "the dataset and not below the start on a second set (--not-below)",
+            "average with the encoder before training: auto, or a number from 0 (that one alone) "
+            "to 1 (the trained one alone, as without this). After a long run 0.6 to 0.8 keeps the "
+            "new names and what the encoder knew before. auto takes the smallest weight that is "
+            "about best on the held-out names of the dataset and not below the start on a second "
+            "set (--not-below)",
             "WEIGHT",
         ),
     ] = None
@@ -120,7 +121,9 @@ class ExportOptions:
         str | None,
         Flag("upload to this repository of the Hugging Face Hub, organisation/name", "REPO"),
     ] = None
-    private: Annotated[bool, Flag("make the repository private before anything is sent")] = False
+    private: Annotated[
+        bool, Flag("with --push-to-hub: make the repository private, before anything is sent")
+    ] = False
 
 
 OPTIONS = ExportOptions

@@ -160,8 +160,8 @@ if TYPE_CHECKING:
 # The options of `python -m coder_jax normalize`, and what they must be.
 
 COMMON = (
-    *("--model", "--dictionary", "--column", "--code-column", "--out", "-k", "--review"),
-    *("--decided", "--learn", "--precision"),
+    *("--model", "--dictionary", "--column", "--out", "--review", "--precision", "-k"),
+    *("--decided", "--learn", "--code-column"),
 )
 _MOST_K = 1000
 _SHOWN_IN_REVIEW = 5
@@ -263,8 +263,8 @@ class NormalizeOptions(AnswerOptions, RankerOptions):
     code_column: Annotated[
         str | None,
         Flag(
-            "column of the list that has your codes: decisions are then on a code and a text, and "
-            "--map-file writes the codes (default: sourceCode; without one the text alone counts)",
+            "column of the list that has your own codes, for --map-file; decisions then hold for a "
+            "code with its text, not for the text alone (default: sourceCode, if there is one)",
             "NAME",
         ),
     ] = None

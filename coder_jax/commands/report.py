@@ -73,13 +73,15 @@ WHEN_STOPPED = "stopped; the same command starts over"
 class ReportOptions(DictionaryOptions, CacheOptions):
     """The options of `report`."""
 
-    model: Annotated[str, Flag("the encoder to report on", "[NAME=]RUN_OR_MODEL")]
+    model: Annotated[
+        str, Flag("the encoder to report on: a run, a folder or a hub id", "[NAME=]RUN_OR_MODEL")
+    ]
     pooling: Pooling = None
     dictionary: Annotated[
         str | None,
         Flag(
-            "terms for the maps and the explorer; a TSV file of term<TAB>CUI, a table whose header "
-            "names its columns, a dataset folder, an ontology or MRCONSO.RRF",
+            "terms for the maps and the explorer, given as for `normalize`: a table, a dataset "
+            "folder, an ontology, a release",
             "PATH",
         ),
     ] = None

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from coder_jax.commands.answering import AnswerOptions, open_normalizer
-from coder_jax.commands.arguments import check_one_model, load_encoder
+from coder_jax.commands.arguments import MODEL, check_one_model, load_encoder
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 
@@ -64,13 +64,22 @@ _SECONDS_TO_STOP = 60  # requests that take longer are given up
 class ServeOptions(AnswerOptions):
     """The options of `serve`."""
 
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "the encoder: a folder, such as an export, or a hub id",
+            MODEL,
+            name="--model",
+            one_word=True,
+            heading="server",
+        ),
+    ]
     host: Annotated[
         str,
         Flag(
             "address to listen on; 0.0.0.0 is all of the machine's, and lets everybody in who "
             "reaches it",
             "ADDRESS",
-            heading="server",
         ),
     ] = "127.0.0.1"
     port: Annotated[int, Flag("port to listen on; 0 takes a free one", least=0)] = 8000

@@ -34,20 +34,13 @@ _PURPOSES = {
     ),
 }
 COMMON = (
-    *("--data", "--out", "--init", "--from", "--steps", "--epochs"),
-    *(
-        "--learning-rate",
-        "--warmup-steps",
-        "--groups",
-        "--triplets",
-        "--terms",
-        "--passes",
-        "--eval-steps",
-        "--extend",
-        "--quiet",
-    ),
+    *("--data", "--out", "--init", "--steps", "--epochs", "--passes", "--eval-steps", "--extend"),
+    *("--from", "--learning-rate", "--warmup-steps", "--groups", "--triplets", "--terms"),
+    "--quiet",
 )
 _EXAMPLES = """\
+  python -m coder_jax build --source hp.obo --hold-out 1149 --out data/hpo \\
+      --tokenizer sentence-transformers/all-MiniLM-L6-v2
   python -m coder_jax train --recipe small --data data/hpo --out runs/hpo
   python -m coder_jax train --recipe coder_eng --data data/umls --out runs/coder_eng --passes 2"""
 _PROG = "python -m coder_jax train"
@@ -87,10 +80,10 @@ def parse(arguments: list[str]) -> Config:
 # -------------------------------------------------------------------------------------------------
 # --help of a typed configuration: of the flags that COMMON names; --help-all: of all.
 
-_DEFAULT_RECIPE = "coder_eng"  # whose values --help shows where none is named
+_DEFAULT_RECIPE = "small"  # whose values --help shows where none is named
 _CHOOSERS = (
-    ("--recipe NAME", "what to train and with which values; one of the above"),
-    ("--config RUN", "take the settings of an existing run, from its folder or its run.json"),
+    ("--recipe NAME", "what to train, and all values; `train --help` lists the recipes"),
+    ("--config RUN", "in place of --recipe: the settings of a run, by its folder or run.json"),
 )
 
 
@@ -118,7 +111,7 @@ def _brief_help(settings: Config, source: str, recipe: str | None) -> str:
             "",
             f"Options (defaults of {source}):",
         ]
-        rows = [*_CHOOSERS, *shown]
+        rows = [_CHOOSERS[0], *shown, _CHOOSERS[1]]
     table = option_table((typed, first_clause(text)) for typed, text in rows)
     return "\n".join([*head, table, "", f"--help-all shows all {count} options"])
 

@@ -205,11 +205,9 @@ class AnnotatedText(NormalizationBenchmark):
     left_out: Mapping[str, dict[str, int]] = field(default_factory=dict)
 
     kind: ClassVar[str] = "mentions in text"
-    formats: ClassVar[str] = (
-        "text:     annotated abstracts in PubTator's format (NCBI disease, BC5CDR)"
-    )
+    formats: ClassVar[str] = "PubTator: annotated abstracts in this format (NCBI disease, BC5CDR)"
     about: ClassVar[str] = """\
-text      annotated abstracts in PubTator's format (NCBI disease, BC5CDR), looked up in --dictionary
+PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up in --dictionary
           whose concepts are, or have as codes, identifiers of MeSH and OMIM: MEDIC
           (CTD_diseases.tsv, or id|other ids||name|synonym...), or a release or dataset. Scored for
           each type of mention: acc@1 with abbreviations written out, and MAP of the names of its

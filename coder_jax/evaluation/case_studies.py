@@ -94,10 +94,10 @@ class CaseStudy(Benchmark):
 
     kind: ClassVar[str] = "nearest terms"
     formats: ClassVar[str] = """\
-terms:    a TSV file with the header term, or language and term; or paper:cross-lingual,
+nearest:  a TSV file with the header term, or language and term; or paper:cross-lingual,
           paper:knowledge, the case studies of the CODER paper"""
     about: ClassVar[str] = """\
-terms     a TSV file with the header term, or language and term, or paper:cross-lingual or
+nearest   a TSV file with the header term, or language and term, or paper:cross-lingual or
           paper:knowledge, the CODER paper's case studies: lists the nearest terms of
           --dictionary (the paper's: --dictionary-languages ENG --dictionary-concepts-of ICD9CM)."""
 

@@ -365,9 +365,9 @@ class MultipleNames(Benchmark):
 
     kind: ClassVar[str] = "several concepts"
     published: ClassVar[tuple[PublishedRow, ...]] = MULTIPLE_NAMES
-    formats: ClassVar[str] = "mentions: a folder of `python -m data_pipeline.build_mentions`"
+    formats: ClassVar[str] = "several:  a folder of `python -m data_pipeline.build_mentions`"
     about: ClassVar[str] = """\
-mentions  a folder of `python -m data_pipeline.build_mentions`, whose mentions mean one concept or
+several   a folder of `python -m data_pipeline.build_mentions`, whose mentions mean one concept or
           several: how many are answered with exactly their concepts, how many have all of them
           among k candidates, and how often their number is right. --ranker adds a ranker, and
           `--fusion mean recall rank` a row for both and for each alone; without a ranker, and

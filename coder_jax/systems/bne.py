@@ -287,19 +287,20 @@ class _NameRun(Run):
 class NameModel:
     """The encoder that is trained."""
 
-    init: str = ""
-    """Folder of the fixed vectors of words, of `python -m data_pipeline.skip_gram`."""
+    init: Annotated[str, Flag(metavar="FOLDER")] = ""
+    """Vectors of words, which stay as they are: a folder of `python -m data_pipeline.skip_gram`."""
     characters: int = 50
     """Width of a character's vector (section 4)."""
     hidden: int = 200
     """Width of both BiLSTMs (section 4) in each direction (the released checkpoints)."""
     cell: Cell = "plain"
-    """Of the LSTMs: plain (the paper says BiLSTM and no more), or coupled input and forget gates
-    with a learned start (the released code)."""
+    """Kind of LSTM: plain (the paper says BiLSTM and no more), or with coupled input and forget
+    gates and a learned start (the released code)."""
     projection: Literal["linear", "tanh"] = "linear"
     """What follows the max over words: W h + b (the paper), or tanh of it (the released code)."""
     dropout: float = 0.5
-    """On the representations of words (section 4 has the rate, the released code the place)."""
+    """Dropout rate of the representations of words (section 4 has the rate, the released code the
+    place)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -316,22 +317,22 @@ class BneSystem(System):
     model: NameModel = dataclasses.field(default_factory=NameModel)
 
     synonym_weight: float = 1.0
-    """Of the loss of synonyms (equation 6: 1); 0: without it."""
+    """Weight of the loss of synonyms (equation 6: 1); 0: without it."""
     concept_weight: float = 1.0
-    """Of the loss of concepts (equation 6: 1); 0: without it."""
+    """Weight of the loss of concepts (equation 6: 1); 0: without it."""
     context_weight: float = 1.0
-    """Of the loss of contexts (equation 6: 1); 0: without it."""
+    """Weight of the loss of contexts (equation 6: 1); 0: without it."""
     negatives: Negatives = "hardest"
-    """Which other of the mini-batch a name is held away from in each loss: any, or that of the
-    largest dot product ("similar to Wieting et al. 2015", section 3.2)."""
+    """Which other name of the batch each loss pushes a name away from: any, or that of the largest
+    dot product ("similar to Wieting et al. 2015", section 3.2)."""
     learned_scale: bool = False
-    """A learned factor and addend of the dot products of synonyms (the released code)."""
+    """Learn a factor and an addend of the dot products of synonyms (the released code)."""
     development: Annotated[tuple[str, ...], Flag(metavar="NAME=PATH")] = ()
     """Sets of mentions, as `evaluate` takes them, by which the checkpoint is chosen: the one of the
-    best acc@1, a mean over sets and types of mention (section 4), every --eval-steps. None: the
-    last checkpoint."""
+    best acc@1, a mean over sets and types of mention (section 4), every --eval-steps. Without it:
+    the last checkpoint."""
     development_dictionary: Annotated[str, Flag(metavar="PATH")] = ""
-    """Where their concepts are searched, such as MEDIC; all its terms are encoded each time."""
+    """Terms to search for --development, such as MEDIC; all are encoded each time."""
 
     @property
     def best(self) -> str | None:

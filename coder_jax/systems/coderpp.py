@@ -54,11 +54,10 @@ class CoderPlusPlusSystem(CoderLosses, EncoderSystem):
     mu: float = 0.0
     """Weight of the term-relation-term loss of the triplets that are drawn; CODER++ has none."""
     refresh_steps: int = 31_250
-    """Steps after which neighbours are found anew; the first time is before step 1. 0: that one
-    alone."""
+    """Steps after which neighbours are found anew; 0: once, before the first step."""
     search: Products = "exact"
-    """By which products they are found: float32 (exact), or bfloat16 whose candidates are ranked
-    again in float32, for accelerators: of names of the HPO these are 99.99 % of the same."""
+    """Arithmetic by which neighbours are found: float32 (exact); or bfloat16, for accelerators,
+    whose candidates are ranked again in float32: for names of the HPO 99.99 % are the same."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)

@@ -387,11 +387,12 @@ class ModelConfig:
     ModernBERT, MPNet, DistilBERT, or the folder of a run, whose encoder is taken (--from takes all
     that it learnt)."""
     layers: int = 0
-    """Keep the first so many layers of that encoder, and leave out the others; 0: all are kept."""
+    """Keep only the first so many layers of that encoder, for speed; 0: all are kept."""
     pooling: Literal["cls", "mean", "pieces", "pooler"] = "cls"
-    """How the hidden states of a term become its vector: [CLS], the mean, ..."""
+    """How a term becomes a vector: by the hidden state of [CLS]; the mean of all tokens; the mean
+    of its word pieces, without [CLS] and [SEP]; or BERT's pooler."""
     dropout: float | None = None
-    """Dropout rate of hidden states and attention; None: the initial encoder's own rates."""
+    """Dropout rate of hidden states and attention; without it: the initial encoder's own rates."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the encoder; auto is bfloat16 on an accelerator, else float32."""
 

@@ -49,7 +49,7 @@ class SapBertSystem(EncoderSystem):
     of length one."""
     matryoshka: tuple[int, ...] = ()
     """Sum the loss over the first so many numbers of the vectors, such as 384 256 128 64: then the
-    first numbers alone are vectors, too (encode and evaluate take them by --width)."""
+    first numbers alone are vectors, too (--width of encode, evaluate, normalize, serve)."""
 
     def validate(self, optimizer: OptimizerConfig) -> None:
         super().validate(optimizer)

@@ -404,14 +404,14 @@ class OptimizerConfig:
     steps: int = 100_000
     """Optimizer steps of the run."""
     epochs: float = 0.0
-    """Passes over the dataset, in place of --steps; 0: --steps says how long. The warm-up then
-    keeps its share of the run, unless --warmup-steps is given, too. Where a recipe has epochs, its
-    --steps are those of the paper's data."""
+    """Passes over the dataset, in place of --steps (0: --steps counts). The warm-up then keeps its
+    share of the run, unless --warmup-steps is given, too. Where a recipe has epochs, its --steps
+    are those of the paper's data."""
     learning_rate: float = 2e-5
     """Highest learning rate, after the warm-up."""
     warmup_steps: float = 10_000
-    """Steps in which the learning rate rises from 0, or, below 1, their share of the run. They must
-    be fewer than --steps."""
+    """Steps in which the learning rate rises from 0 (below 1: a share of the run). They must be
+    fewer than --steps."""
     schedule: Literal["linear", "constant"] = "linear"
     """After the warm-up the learning rate falls linearly to 0 at the last step, or is constant."""
     weight_decay: float = 0.01
@@ -461,34 +461,39 @@ class RunConfig:
     """
 
     data: str = ""
-    """Folder of the dataset, as `coder-jax build` made it."""
+    """Folder of the dataset, made by `python -m coder_jax build`. For recall that of `python -m
+    data_pipeline.build_mentions`, for rank that of `python -m coder_jax candidates`."""
     out: str = ""
-    """Folder of the run; a run that is already there is resumed."""
+    """Folder of the run (one that is already there is resumed)."""
     passes: int = 1
-    """Gradient accumulation in so many parts of a step, for less memory; it must divide the groups
-    of a step. Raise it if there is too little memory."""
+    """Compute a step in so many parts, for less memory (gradient accumulation). It must divide
+    --groups. Raise it if there is too little memory."""
     cache_chunks: int = 1
-    """Encode the rows of a pass in so many chunks, twice each, for less memory where a group is
-    large (GradCache): once for the loss of all vectors, once for the gradients."""
+    """Encode the terms of a pass in so many chunks, for less memory and more time: each is encoded
+    twice (GradCache). Raise it where --passes cannot be raised, as with --groups 1."""
     remat: Literal["none", "layers", "dots"] = "none"
-    """What the backward pass computes again, for less memory: nothing; each layer of the encoder,
-    of which only the input is kept; or all but the layers' products with weights (dots)."""
+    """What the backward pass computes again, for less memory and more time. none: nothing; layers:
+    each layer of the encoder, of which only the input is kept; dots: all but the layers' products
+    with weights."""
     rows: int = 0
-    """Packed rows to provide for the fullest block; 0: planned from the dataset."""
+    """Rows of tokens to provide for a device's terms; 0: planned from the dataset. Set it only if
+    an error asks for it."""
     shard_encoder: bool = False
-    """Divide encoder and moments over all devices: less memory, more communication."""
+    """Divide the encoder and Adam's means over all devices, for less memory and more communication.
+    For an encoder that is too large for one device."""
     log_steps: int = 10
     """Steps between lines of metrics.jsonl."""
     eval_steps: int = 0
-    """Steps between evaluations on the held-out terms (0: never)."""
+    """Steps between evaluations on the held-out terms or mentions (0: never)."""
     eval_terms: int = 10_000
-    """Most terms to search in these evaluations: those of the held-out concepts, then others."""
+    """Most terms to search in the evaluations of --eval-steps: those of the held-out concepts, then
+    others."""
     save_steps: int = 10_000
     """Steps between checkpoints that are kept."""
     keep: int = 0
-    """Keep so many of them, the newest, and the best; 0: all."""
+    """Keep the newest so many checkpoints of --save-steps, and the best; 0: all."""
     save_minutes: float = 15.0
-    """Minutes between checkpoints of which only the newest two are kept."""
+    """Minutes between further checkpoints, to resume from; only the newest two are kept."""
     restore_step: int = 0
     """Resume from this step's checkpoint if the newest one cannot be read; 0: stop then."""
     extend: bool = False
@@ -497,11 +502,11 @@ class RunConfig:
     track: Literal["none", "wandb", "mlflow"] = "none"
     """Also send metrics to this service; needs pip install wandb or mlflow. Its files lie in the
     folder of the run; if that is in a bucket, set WANDB_DIR to a folder on a disk."""
-    profile: str = ""
-    """Trace these steps, as 10:15 for six of them: what the devices do and when, for TensorBoard
-    and Perfetto, in the run's folder tensorboard."""
+    profile: Annotated[str, Flag(metavar="FIRST:LAST")] = ""
+    """Trace these steps, such as 10:15: what the devices do and when, for TensorBoard and Perfetto,
+    in the run's folder tensorboard."""
     peak_tflops: float = 0.0
-    """TFLOP/s of one device at most, of which `mfu` is the share that is used; 0: as its maker says
+    """Peak TFLOP/s of one device; `mfu` is the share of it that is used. 0: as its maker says
     (bfloat16), where it is known."""
     quiet: bool = False
     """Print only warnings and errors."""
@@ -545,7 +550,7 @@ class Config(Generic[S]):
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     start: Annotated[str, Flag(metavar="RUN", name="--from", heading="the start")] = ""
     """Folder of another run, to start from all that it learnt (--init takes its encoder alone); its
-    newest checkpoint, or the best if the recipe chooses by a score."""
+    newest checkpoint, but the best of recall, rank and BNE with --development."""
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:

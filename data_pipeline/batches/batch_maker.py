@@ -104,7 +104,7 @@ class BatchMaker(PackedGroups):
         if self.max_length > spec.row_length:
             raise BadInput(
                 f"the dataset's terms have up to {self.max_length} tokens, but rows have "
-                f"{spec.row_length}; use a row_length of at least {self.max_length}"
+                f"{spec.row_length}; give --row-length {self.max_length} or more"
             )
         self.dataset, self.folder, self.manifest = dataset, dataset.folder, dataset.manifest
         self.kept = kept_of(self.folder)

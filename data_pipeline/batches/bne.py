@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from data_pipeline.batches.spec import StepCut, check_divides, check_least
 from data_pipeline.dataset.store import Manifest, TripletDataset, open_dataset
 from data_pipeline.files.buckets import local_folder
 from data_pipeline.files.identity import SKIP_GRAMS
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput
 from data_pipeline.skip_gram.store import SkipGrams, StringVectors, open_vectors
 from data_pipeline.sources.text import rules_hash, words_of
@@ -469,14 +470,14 @@ class NameSpec:
     targets: Literal["auto", "tokens", "words"] = "auto"
     """What q of a name and g of a concept are: vectors of their tokens (section 3.2, option 1), or
     means of vectors of words (option 2). auto: tokens where the vectors have concepts."""
-    languages: tuple[str, ...] = ()
-    """Languages of the dataset whose terms are names, such as ENG; none: all."""
+    languages: Annotated[tuple[str, ...], Flag(metavar="LANGUAGE")] = ()
+    """Train only on terms in these languages of the dataset, such as ENG."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 32
-    """Words in a packed row, with two marks for each name; of longer names so many count."""
+    """Words in a row, which short names share, with two marks for each; longer names are cut."""
     seed: int = 0
-    """Of the order, the choice of names and negatives, the start and the dropout."""
+    """For the order, the choice of names and negatives, the start and the dropout."""
 
     @property
     def terms(self) -> int:

@@ -246,8 +246,8 @@ class Draw:
             what = "triplets" if spec.draw == "relations" else concepts
             raise BadInput(
                 f"the dataset has {self.size} {what}, but a group takes {spec.labels} "
-                f"distinct ones (draw {spec.draw!r}); use fewer triplets per group, another draw, "
-                "or build with fewer filters"
+                f"distinct ones (--draw {spec.draw}); give a smaller --triplets, "
+                f"{'--names any, ' * bool(unlike)}another --draw, or build with fewer filters"
             )
         self.groups_per_epoch = self.size // spec.labels  # whole ones
         if spec.semantic_types:
@@ -466,7 +466,7 @@ class PairDraw:
         if self.size < spec.pairs:
             raise BadInput(
                 f"the dataset has {self.size} pairs of two names of a concept, but a group takes "
-                f"{spec.pairs} (draw 'pairs'); use fewer triplets per group, or build with fewer "
+                f"{spec.pairs} (--draw pairs); give a smaller --triplets, or build with fewer "
                 "filters"
             )
         self.groups_per_epoch = self.size // spec.pairs

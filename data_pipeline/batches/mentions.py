@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import polars as pl
@@ -44,6 +44,7 @@ from data_pipeline.dataset.mentions import (
 )
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.files.whole import map_array
+from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, progress_bar, tell
 from data_pipeline.terminology.cleaning import clean
 from data_pipeline.terminology.keywords import KeywordVocabulary
@@ -545,18 +546,18 @@ class RecallSpec:
     encoder of the moment where the negatives are, too, else by its characters; or any, drawn anew
     in each epoch, which are often farther than the nearest names of others."""
     negatives_per_pair: int = 4
-    """kn, names of other concepts beside each mention."""
-    fold: str = ""
-    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds. These
-    choose the best checkpoint, as in cross-validation, unless the data has others for it (built
-    with --dev or --hold-out); and `candidates --folds` can ask this run for theirs. A mention's
-    fold depends on its string and the seed alone. None: train on all."""
+    """Names of other concepts beside each mention (the paper's kn)."""
+    fold: Annotated[str, Flag(metavar="NUMBER/FOLDS")] = ""
+    """Train without one fold of the mentions: 2/5 leaves out the second of five. These choose the
+    best checkpoint, as in cross-validation, unless the data has others for it (built with --dev or
+    --hold-out); and `candidates --folds` can ask this run for theirs. A mention's fold depends on
+    its string and the seed alone."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
-    """Tokens in a packed row."""
+    """Tokens in a row; short strings share one, for speed."""
     seed: int = 0
-    """Of the order of the mentions, the choice of names and the dropout."""
+    """For the order of the mentions, the choice of names and the dropout."""
 
     @property
     def terms(self) -> int:
@@ -837,19 +838,19 @@ class RankSpec:
     """Learn three answers about equally often: the concept itself, a broader one, or neither. Needs
     mentions whose dictionary is a dataset with relations."""
     pairs: int = 64
-    """(mention, candidate) pairs in a step."""
+    """Pairs of a mention and a candidate in a step."""
     pair_length: int = 128
     """Longest pair in tokens; longer ones are cut."""
-    fold: str = ""
-    """NUMBER/FOLDS, such as 2/5: train without the mentions of the second of five folds, as a
-    generator with the same --fold and --seed. These choose the best checkpoint, unless the data
-    has others for it. None: train on all."""
+    fold: Annotated[str, Flag(metavar="NUMBER/FOLDS")] = ""
+    """Train without one fold of the mentions: 2/5 leaves out the second of five, as a generator
+    with the same --fold and --seed does. These choose the best checkpoint, unless the data has
+    others for it."""
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
-    """Tokens in a packed row."""
+    """Tokens in a row; short pairs share one, for speed."""
     seed: int = 0
-    """Of the order of the pairs and the dropout."""
+    """For the order of the pairs and the dropout."""
 
     @property
     def terms(self) -> int:

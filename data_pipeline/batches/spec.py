@@ -100,10 +100,10 @@ class BatchSpec:
     unlike: names that share few word pieces. With unlike, a name that shares over 60 % of its
     pieces with its concept's first one does not count as a synonym."""
     groups: int = 8
-    """Independent groups in a step (batch = groups x triplets x repeats x 2 terms). The paper
-    accumulates gradients over them; here they are one step, and --passes accumulates."""
+    """Groups in a step (batch = groups x triplets x repeats x 2 terms). Terms are compared within
+    their group alone. The paper accumulates gradients over groups; here --passes does."""
     triplets: int = 16
-    """Distinct triplets in a group."""
+    """Distinct triplets in a group: two concepts and their relation, or two names of a concept."""
     repeats: int = 8
     """Times that each triplet occurs in its group, with other names each time."""
     fill_pairs: int = 0
@@ -122,12 +122,12 @@ class BatchSpec:
     .txt of the same name. A part of the loss pulls the ranking of a group's terms to the
     teacher's."""
     teacher_weight: float = 1.0
-    """Weight of that part."""
+    """Weight of the teacher's part of the loss."""
     teacher_temperature: float = 0.05
     """The teacher's cosines are divided by it; take 0.01 for a teacher whose cosines all lie close
     to each other, such as E5."""
     row_length: int = 128
-    """Tokens in a packed row."""
+    """Tokens in a row; short terms share one, for speed."""
     seed: int = 0
     """For the order of the triplets, the choice of terms and the dropout."""
 
@@ -371,10 +371,9 @@ class NeighbourSpec(BatchSpec):
     """
 
     mined_share: float = 1.0
-    """The share of a group's triplets whose room neighbours take, 0 to 1, rounded to whole
-    triplets; the others are drawn."""
+    """Share of a group that is made of nearest neighbours, 0 to 1; the rest is drawn."""
     neighbours: int = 30
-    """k, the neighbours of an anchor."""
+    """Neighbours of an anchor, the term or concept whose neighbours are found (k)."""
     neighbours_of: Literal["terms", "concepts"] = "terms"
     """What the neighbours of an anchor are: the terms nearest to a term (CODER++); or the concepts
     nearest to a concept, by the means of their terms' vectors, each shown by names of its own. A
@@ -459,10 +458,10 @@ class TermSpec:
     groups: int = 8
     """Parts of a step that may lie on different devices; changes no result but for rounding."""
     row_length: int = 128
-    """Tokens in a packed row."""
-    languages: tuple[str, ...] = ()
-    """Languages of the dataset whose terms are drawn, such as FRE; none: all. Concepts stay as they
-    are, those without such a term too."""
+    """Tokens in a row; short terms share one, for speed."""
+    languages: Annotated[tuple[str, ...], Flag(metavar="LANGUAGE")] = ()
+    """Draw only terms in these languages of the dataset, such as FRE. Concepts stay as they are,
+    those without such a term too."""
     seed: int = 0
     """For the order of the terms and the dropout."""
 

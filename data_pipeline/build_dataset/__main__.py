@@ -84,6 +84,14 @@ def _by_language(counts: dict[str, int], most: int = 6) -> str:
 
 _EXAMPLES = """\
 examples:
+  your own synonyms, with relations beside them in terms.relations.tsv:
+    python -m data_pipeline.build --source terms.tsv --hold-out 0.1 --out data/own \\
+        --tokenizer sentence-transformers/all-MiniLM-L6-v2
+
+  the Human Phenotype Ontology, 1,149 synonyms held out for evaluation:
+    python -m data_pipeline.build --source hp.obo --out data/hpo --hold-out 1149 \\
+        --tokenizer sentence-transformers/all-MiniLM-L6-v2
+
   the English UMLS, as for CODER_ENG (META folder, release .zip or .nlm files alike):
     python -m data_pipeline.build --source umls/2020AA/META --languages ENG \\
         --tokenizer microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract --out data/umls_eng
@@ -91,13 +99,6 @@ examples:
   all languages, English names first where two languages share a string:
     python -m data_pipeline.build --source umls-2020AA-full.zip --out data/umls_all \\
         --tokenizer google-bert/bert-base-multilingual-cased --cleaning none
-
-  the Human Phenotype Ontology, 1,149 synonyms held out for evaluation:
-    python -m data_pipeline.build --source hp.obo --out data/hpo --hold-out 1149 \\
-        --tokenizer sentence-transformers/all-MiniLM-L6-v2
-
-  your own synonyms, with relations beside them in terms.relations.tsv:
-    python -m data_pipeline.build --source terms.tsv --tokenizer MODEL --out data/own
 
   SNOMED CT as it was downloaded, without the tags "(disorder)" of its fully specified names:
     python -m data_pipeline.build --source SnomedCT_InternationalRF2.zip --term-types PT SY \\
@@ -122,8 +123,8 @@ examples:
 
 
 _COMMON = (
-    *("--source", "--out", "--tokenizer", "--languages", "--sources", "--relations"),
-    *("--cleaning", "--max-length", "--hold-out", "--exclude-terms", "--overwrite"),
+    *("--source", "--out", "--tokenizer", "--hold-out", "--languages", "--sources"),
+    *("--relations", "--cleaning", "--max-length", "--exclude-terms", "--overwrite"),
 )
 
 

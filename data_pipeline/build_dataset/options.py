@@ -81,8 +81,8 @@ class BuildOptions:
     cleaning: Annotated[
         str,
         Flag(
-            "how terms are cleaned for training; for look-ups the strings of the source are kept "
-            f"beside them (default: paper). {ALL_IN_WORDS}",
+            "how terms are cleaned for training (default: paper); for look-ups the strings of the "
+            f"source are kept beside them. {ALL_IN_WORDS}",
             choices=sorted(CLEANING),
         ),
     ] = "paper"
@@ -92,8 +92,8 @@ class BuildOptions:
     hold_out: Annotated[
         float | None,
         Flag(
-            "set aside one synonym of so many concepts for evaluation, in DIR/heldout; a fraction "
-            "below 1 of the concepts that have one, or a number",
+            "set aside one synonym of so many concepts for evaluation, in DIR/heldout (default: "
+            "none); a fraction below 1 of the concepts that have one, or a number",
             "FRACTION_OR_COUNT",
             heading="evaluation",
         ),

@@ -1,12 +1,13 @@
-"""Builds a folder of mentions, each of one concept or several, and of the dictionary that is
+"""Build a folder of mentions, each of one concept or several, and of the dictionary that is
 searched for them: what the recall and rank systems train on.
 
-Mentions are tables of two columns (.tsv, .txt, .csv, .xlsx), mention and gold, with a header or
-without: CHIP-2019 as it is distributed, or your own; CHIP-CDN (.json); or PubTator (NCBI
-disease, BC5CDR). All gold of a mention is meant, not one or the other: "##" joins several, or "|".
-Gold may be names of the dictionary or its codes; which of the two is found out. Odd lines are left
-out or mended, counted, and named in odd_lines.txt of the folder. Gold that the dictionary lacks is
-counted, too: nothing is trained on it, and its mention is scored as one that cannot be right.
+Mentions are tables of two columns (.tsv, .txt, .csv, .xlsx), the mention and its gold (the right
+concepts), with a header or without: CHIP-2019 as it is distributed, or your own; CHIP-CDN (.json);
+or PubTator (NCBI disease, BC5CDR). All gold of a mention is meant, not one or the other: "##" joins
+several, or "|". Gold may be names of the dictionary or its codes; which of the two is found out.
+Odd lines are left out or mended, counted, and named in odd_lines.txt of the folder. Gold that the
+dictionary lacks is counted, too: nothing is trained on it, and its mention is scored as one that
+cannot be right.
 
 A dictionary that is a dataset with relations also says which concepts are broader than others, if
 gold is codes; a ranker may learn that (`train --recipe rank --broader`).

@@ -65,21 +65,25 @@ class MentionOptions:
     """Everything that decides what a folder of mentions holds."""
 
     train: Annotated[
-        tuple[Path, ...], Flag("mentions with gold to train on", "FILE", heading="required")
+        tuple[Path, ...],
+        Flag("mentions with their right concepts (gold), to train on", "FILE", heading="required"),
     ]
     dictionary: Annotated[Path, Flag("codes and names that are searched for mentions", "PATH")]
     tokenizer: Annotated[
         str | Path, Flag("folder or hub id of the encoder that will be trained", "MODEL")
     ]
     out: Annotated[Path, Flag("folder to make", "DIR")]
-    dev: Annotated[tuple[Path, ...], Flag("mentions to choose by", "FILE", heading="mentions")] = ()
-    test: Annotated[tuple[Path, ...], Flag("mentions to report on", "FILE")] = ()
+    dev: Annotated[
+        tuple[Path, ...],
+        Flag("mentions by which the best checkpoint is chosen", "FILE", heading="mentions"),
+    ] = ()
+    test: Annotated[tuple[Path, ...], Flag("mentions that `evaluate` scores", "FILE")] = ()
     keywords: Annotated[
         Path | None,
         Flag(
-            "word<TAB>kind in each line, such as sites and types of procedures, which a ranker "
-            "looks at apart; `python -m data_pipeline.derive_keywords` makes one from a dictionary "
-            "(default: none)",
+            "keywords that a ranker looks at apart, such as sites and types of procedures: "
+            "word<TAB>kind in each line (default: none); `python -m data_pipeline.derive_keywords` "
+            "makes such a file from a dictionary",
             "FILE",
             heading="strings",
         ),
@@ -96,7 +100,7 @@ class MentionOptions:
     ] = None
     mention_types: Annotated[
         tuple[str, ...],
-        Flag("of PubTator, the types of mentions to take, such as Disease (default: all)", "TYPE"),
+        Flag("types of mentions to take from PubTator, such as Disease (default: all)", "TYPE"),
     ] = ()
     distinct: Annotated[
         bool,
@@ -108,8 +112,8 @@ class MentionOptions:
     hold_out: Annotated[
         float,
         Flag(
-            "in place of --dev: the last mentions of --train, a fraction below 1 or a number "
-            "(default: none)",
+            "in place of --dev: take so many of the last mentions of --train, a fraction below 1 "
+            "or a number (default: none)",
             "FRACTION_OR_COUNT",
         ),
     ] = 0
@@ -125,10 +129,10 @@ class MentionOptions:
     max_length: Annotated[
         int, Flag("longest string in tokens, special tokens included", least=3)
     ] = 64
-    name: Annotated[str, Flag("of the data (default: the dictionary's file)", heading="output")] = (
-        ""
-    )
-    release: Annotated[str, Flag("of the data", "NAME")] = ""
+    name: Annotated[
+        str, Flag("name of the data (default: the dictionary's file)", heading="output")
+    ] = ""
+    release: Annotated[str, Flag("release of the data, for the records", "NAME")] = ""
     overwrite: Annotated[bool, Flag("replace the mentions at --out")] = False
 
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""Learns vectors of words, names and concepts from text: what BNE begins with.
+"""Learn vectors of words, names and concepts from text: what BNE begins with.
 
 Text is JSON lines (.jsonl) with a field "text", and if need be "cuis" and "names" of what it is
 about; PubTator; an OBO ontology, whose definitions are read; or plain text with a blank line

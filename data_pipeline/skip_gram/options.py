@@ -24,21 +24,23 @@ class Settings:
 
     size: Annotated[int, Flag("numbers in a vector", heading="training")] = 200
     window: Annotated[int, Flag("most words on each side that are context")] = 6
-    negatives: Annotated[int, Flag("drawn words for each word and context")] = 5
+    negatives: Annotated[
+        int, Flag("random words that each pair of word and context is trained against")
+    ] = 5
     min_count: Annotated[
         int,
         Flag("words, names and concepts that the text has fewer times get no vector"),
     ] = 3
     epochs: Annotated[int, Flag("passes over the text")] = 5
-    rate: Annotated[float, Flag("of learning at the start; it falls to 0.0001")] = 0.025
+    rate: Annotated[float, Flag("learning rate at the start; it falls to 0.0001")] = 0.025
     sample: Annotated[
         float,
-        Flag("share of the text above which a frequent word is often passed over; 0: none is"),
+        Flag("a word that is more than this share of the text is often passed over; 0: none is"),
     ] = 1e-3
-    seed: Annotated[int, Flag("of all draws")] = 0
+    seed: Annotated[int, Flag("for all random draws")] = 0
     workers: Annotated[
         int,
-        Flag("threads; one gives the same vectors each time, several are quicker and do not"),
+        Flag("threads (with one the vectors are the same each time; several are quicker)"),
     ] = 1
 
     def validate(self) -> None:
@@ -76,18 +78,18 @@ class SkipGramOptions:
     dictionary_languages: Annotated[
         tuple[str, ...],
         Flag(
-            "of a dataset or a release, names in these languages, such as ENG (default: all)",
+            "use only names in these languages, such as ENG (default: all)",
             "LANGUAGE",
         ),
     ] = ()
     semantic_types: Annotated[
         tuple[str, ...],
-        Flag("of these, concepts of these types, such as T047 (default: all)", "TYPE"),
+        Flag("use only concepts of these semantic types, such as T047 (default: all)", "TYPE"),
     ] = ()
     exclude_concepts: Annotated[
         Path | None,
         Flag(
-            "concepts that are held out, one a line or in a column CUI: none of their names is "
+            "held-out concepts, one a line or in a column CUI: none of their names is "
             "matched, even where another concept has it, too (default: none)",
             "FILE",
         ),
@@ -100,10 +102,10 @@ class SkipGramOptions:
         ),
     ] = None
     text_field: Annotated[
-        str, Flag("of JSON lines, the field with the text", "NAME", heading="text")
+        str, Flag("field of JSON lines that has the text", "NAME", heading="text")
     ] = "text"
     annotation_types: Annotated[
-        tuple[str, ...], Flag("of PubTator, the types of names to take", "TYPE")
+        tuple[str, ...], Flag("types of names to take from PubTator", "TYPE")
     ] = ("Disease", "Chemical")
     keep_stop_words: Annotated[
         bool,

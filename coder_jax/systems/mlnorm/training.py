@@ -345,9 +345,9 @@ class MLNormSystem(EncoderSystem):
         init="bert-base-multilingual-uncased", pooling="pieces", dropout=0.2
     )
     width: int = 350
-    """Of the vectors that are compared with the classes."""
+    """Width of the vectors that are compared with the classes."""
     scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
+    """Factor of the cosines in the softmax (s)."""
     within_group: bool = True
     """The softmax is over the concepts of the term's semantic group (the paper), or over all (what
     the released code does in this step)."""
@@ -519,9 +519,9 @@ class MLNormClassesSystem(EncoderSystem):
     model: Annotated[ModelConfig, Flag(hidden=True)] = ModelConfig(pooling="pieces")
 
     width: int = 350
-    """Of the vectors that are compared with the classes."""
+    """Width of the vectors that are compared with the classes."""
     scale: float = 20.0
-    """s, by which cosines are multiplied in the softmax."""
+    """Factor of the cosines in the softmax (s)."""
     candidates: int = 100
     """k: how many nearest concepts of its group each term adds. The softmax runs over the concepts
     and candidates of all terms of the step."""

@@ -309,7 +309,7 @@ class RecallSystem(EncoderSystem):
     model: ModelConfig = ModelConfig(init="bert-base-chinese", pooling="mean")
 
     margin: float = 1.0
-    """m, between the distances of a mention's own name and of others (equation 7)."""
+    """By how much other names must be farther from a mention than its own (m, equation 7)."""
     triplet_weight: float = 1.0
     """Weight of the loss of the triplets (equation 6: 1). With 0 only the number of concepts is
     learnt, and the best checkpoint is the one with the best numbers (table 8, BERT alone)."""
@@ -522,7 +522,7 @@ class RankSystem(EncoderSystem):
     """Where the masks of keywords apply: after the softmax of attention (equation 9), or before it
     (the authors' code)."""
     head_dropout: float = 0.3
-    """Of the vector of a pair (the authors' code)."""
+    """Dropout rate of the vector of a pair (the authors' code)."""
 
     @property
     def heads(self) -> tuple[Head, ...]:
