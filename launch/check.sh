@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
 # Check format (ruff format), style (ruff check), types (mypy), the scripts (shellcheck) and the
-# Dockerfile (hadolint); all run, even if one fails.
+# Dockerfile (hadolint); all run, even if one fails:
+#
+#   bash launch/check.sh
+#
 # 'ruff format . && ruff check --fix .' with the environment's ruff mends most of what it finds.
 set -euo pipefail
+
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
+    exit
+fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make the Python environment ready and print its python on stdout (everything else goes to stderr).
 #
-# In:  names of requirement files in the repository, e.g.  environment.sh requirements.txt
+# In:  names of requirement files in the repository, e.g.  bash launch/environment.sh requirements.txt
 #      After them perhaps '--' and the arguments of a run: if one is an address in a bucket (s3://,
 #      gs://), requirements-cloud.txt is installed as well.
 # Out: the path of a python in which they are installed at the versions of constraints.txt. With
@@ -20,6 +20,11 @@
 #
 # Written for bash 3.2 too, the one that macOS has.
 set -euo pipefail
+
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
+    exit
+fi
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=${CODER_JAX_VENV:-$repo/.venv}

@@ -48,7 +48,10 @@ def test_bash_can_parse_it(script, repo):
     assert os.access(repo / script, os.X_OK), f"{script} is not executable"
 
 
-@pytest.mark.parametrize("script", ["train.sh", "test.sh", "local_pod.sh", "tpu_pod.sh"])
+@pytest.mark.parametrize(
+    "script",
+    ["train.sh", "test.sh", "local_pod.sh", "tpu_pod.sh", "check.sh", "environment.sh", "docs.sh"],
+)
 def test_help_needs_no_environment(script, repo, tmp_path):
     result = bash(
         repo / "launch" / script, "--help", cwd=tmp_path, CODER_JAX_VENV=tmp_path / "venv"
