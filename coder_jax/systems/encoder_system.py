@@ -100,6 +100,7 @@ from data_pipeline.files.identity import ENCODER
 from data_pipeline.files.whole import write_array, written_whole
 from data_pipeline.flags import Flag, hub_id_of
 from data_pipeline.process import BadInput, progress_bar
+from data_pipeline.sources.term_tables import UNDETERMINED
 from data_pipeline.terminology.cleaning import clean
 
 # -------------------------------------------------------------------------------------------------
@@ -898,7 +899,9 @@ def run_summary(system: Any, run: SavedRun) -> dict[str, Any]:
         "name": f"{system.title} ({config.recipe})",
         "tags": [config.system.name, *["umls"] * (saved.dataset.name == "umls")],
         "method": f"{system.title} ({system.paper})",
-        "languages": [name for name, terms in by_language.items() if terms],
+        "languages": [
+            name for name, terms in by_language.items() if terms and name != UNDETERMINED
+        ],
         "recipe": {
             "name": config.recipe,
             "steps": f"{run.step:,} of {config.optimizer.steps:,}",

@@ -296,6 +296,10 @@ def test_the_run_exports_what_it_trained(straight, model, tmp_path):
     assert max(worst.values()) < 1e-5
     exported = TermEncoder.from_pretrained(tmp_path / "export")
     assert list(exported.languages) == card["languages"] == ["ENG"]
+    counts = {**run.identity["dataset"]["counts"], "terms_by_language": {"UND": 9}}
+    dataset = {**run.identity["dataset"], "counts": counts}
+    of_a_table = dataclasses.replace(run, identity={**run.identity, "dataset": dataset})
+    assert system.trained(of_a_table).card["languages"] == [], "nobody said which they are"
     trained = exported.encode(TERMS)
     initial = TermEncoder.from_pretrained(model, max_length=12).encode(TERMS)
     assert np.abs(trained - initial).max() > 1e-3
