@@ -18,6 +18,7 @@ from coder_jax.mapping.coded_list import KINDS
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
+from data_pipeline.sources.term_tables import UNDETERMINED
 from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.filters import Strict
 from data_pipeline.terminology.tf_idf import TF_IDF
@@ -200,7 +201,7 @@ def warn_of_languages(encoder: TermEncoder, dictionary: Dictionary) -> None:
     if not (encoder.languages and dictionary.languages):
         return
     others = Counter(dictionary.languages)
-    for language in encoder.languages:
+    for language in (*encoder.languages, UNDETERMINED):
         del others[language]
     if others:
         print(

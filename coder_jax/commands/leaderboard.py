@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -249,7 +249,8 @@ def _fill(row: _Row, columns: Sequence[_Column], options: LeaderboardOptions) ->
             record=replace(record, path=column.entry.path),
         )
         write_cell(path, cell)
-    if not timed and (speed := scorer.speed(columns, speed_key)):
+    read = (column for column in columns if _is_read(column, options.data))
+    if not timed and (speed := scorer.speed(read, speed_key)):
         write_times(options.out, {**times, row.entry.name: speed})
 
 
@@ -337,7 +338,7 @@ class _Scorer:
             file.unlink()
         return record
 
-    def speed(self, columns: Sequence[_Column], key: str) -> Speed | None:
+    def speed(self, columns: Iterable[_Column], key: str) -> Speed | None:
         """Terms per second of the encoder on this machine; None where no set has terms."""
         assert self.encoder is not None
         for column in columns:

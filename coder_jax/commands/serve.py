@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from coder_jax.commands.answering import AnswerOptions, open_normalizer
-from coder_jax.commands.arguments import MODEL, check_one_model, load_encoder
+from coder_jax.commands.arguments import MODEL, Pooling, check_one_model, load_encoder
 from data_pipeline.flags import Flag
 from data_pipeline.process import BadInput, tell
 
@@ -64,16 +64,6 @@ _SECONDS_TO_STOP = 60  # requests that take longer are given up
 class ServeOptions(AnswerOptions):
     """The options of `serve`."""
 
-    models: Annotated[
-        tuple[str, ...],
-        Flag(
-            "the encoder: a folder, such as an export, or a hub id",
-            MODEL,
-            name="--model",
-            one_word=True,
-            heading="server",
-        ),
-    ]
     host: Annotated[
         str,
         Flag(
@@ -105,6 +95,17 @@ class ServeOptions(AnswerOptions):
     max_bytes: Annotated[
         int, Flag("refuse requests of more bytes than this (413)", "BYTES", least=1)
     ] = 8_000_000
+    models: Annotated[
+        tuple[str, ...],
+        Flag(
+            "the encoder: a folder, such as an export, or a hub id",
+            MODEL,
+            name="--model",
+            one_word=True,
+            heading="encoder",
+        ),
+    ]
+    pooling: Pooling = None
 
 
 OPTIONS = ServeOptions

@@ -345,7 +345,8 @@ def make_app(served: Served) -> FastAPI:
                 404, "this server has no dictionary: start it with --dictionary to map and search"
             )
 
-    @app.api_route("/health", methods=["GET", "HEAD"])  # HEAD: as monitors ask
+    @app.get("/health")
+    @app.head("/health", include_in_schema=False)  # as monitors ask
     async def health() -> Response:
         about = served.normalizer and served.normalizer.dictionary
         return _json(

@@ -244,10 +244,13 @@ class Draw:
             unlike = " unlike their first name" if spec.names == "unlike" else ""
             concepts = f"concepts that have a synonym{unlike}"
             what = "triplets" if spec.draw == "relations" else concepts
+            fewer = "--fill-pairs" if spec.fill_pairs else "--triplets"
+            alike = "distinct" if spec.fill_pairs else "any"
+            other = f"--names {alike}, " if unlike else ""
             raise BadInput(
                 f"the dataset has {self.size} {what}, but a group takes {spec.labels} "
-                f"distinct ones (--draw {spec.draw}); give a smaller --triplets, "
-                f"{'--names any, ' * bool(unlike)}another --draw, or build with fewer filters"
+                f"distinct ones (--draw {spec.draw}); give a smaller {fewer}, "
+                f"{other}another --draw, or build with fewer filters"
             )
         self.groups_per_epoch = self.size // spec.labels  # whole ones
         if spec.semantic_types:

@@ -45,7 +45,7 @@ from data_pipeline.sources.corpora import (
     read_gold,
     types_of,
 )
-from data_pipeline.terminology.cleaning import CLEANING
+from data_pipeline.terminology.cleaning import ALL_IN_WORDS, CLEANING
 from data_pipeline.terminology.keywords import KeywordVocabulary, read_keywords
 from data_pipeline.terminology.mentions import (
     ConceptNames,
@@ -120,9 +120,8 @@ class MentionOptions:
     cleaning: Annotated[
         str,
         Flag(
-            "how strings are cleaned before they are tokenized: none, lookup, mlnorm or paper, "
-            "which drops what stands in brackets",
-            choices=list(CLEANING),
+            f"how strings are cleaned before they are tokenized. {ALL_IN_WORDS}",
+            choices=sorted(CLEANING),
             heading="strings",
         ),
     ] = "none"

@@ -1131,7 +1131,7 @@ def _coded(path: Path, rows: Rows) -> list[Entry]:
         if is_empty(fields):
             continue
         filled = [field.strip() for field in fields]
-        if len(filled) < 2 or not all(filled[:2]) or any(filled[2:]):
+        if len(filled) < 2 or not all(map(_divided, filled[:2])) or any(filled[2:]):
             raise BadInput(
                 f"{path}:{number}: found {fields}; expected {_DICTIONARY_FORMS}: mend the line"
             )

@@ -145,6 +145,7 @@ def test_vectors_are_kept_unless_told_otherwise(capsys):
         (("ENG",), ["ENG", "FRE", "GER", "FRE"], "3 of 4 terms of the dictionary are in FRE, GER;"),
         (("ENG", "FRE", "GER"), ["ENG", "FRE", "GER", "FRE"], ""),
         (("ENG",), None, ""),
+        (("ENG",), ["ENG", "UND"], ""),
         ((), ["FRE"] * 4, ""),
         (("ENG",), [f"L{number}" for number in range(11)], "11 of 11 .* L7 and 3 more; the enc"),
     ],

@@ -234,6 +234,7 @@ def test_its_health(server, dictionary):
     head = urllib.request.Request(f"{server.address}/health", method="HEAD")
     with urllib.request.urlopen(head, timeout=60) as answer:
         assert (answer.status, answer.read()) == (200, b"")
+    assert [*server.ask("/openapi.json")[1]["paths"]["/health"]] == ["get"]
 
 
 def test_many_clients_at_once_get_each_their_own(server):

@@ -11,7 +11,6 @@ from naive_losses import naive
 
 from coder_jax.systems.coder_v1 import CoderV1System
 from coder_jax.systems.group_losses import Group, MultiSimilarity, cosine
-from data_pipeline.batches.spec import BatchSpec
 
 U, M, D, S = 3, 2, 6, 4
 K = U * M
@@ -120,7 +119,7 @@ def test_a_group_without_relations_or_types_adds_nothing():
 
 def test_the_head_of_types_multiplies_in_float32():
     """An accelerator's products of float32 have less, unless all of it is asked for."""
-    _, head = dataclasses.replace(LOSS, batch=BatchSpec(semantic_types=True)).heads
+    _, head = LOSS.heads
     params = {"kernel": jnp.ones((D, S)), "bias": jnp.zeros(S)}
     with jax.default_matmul_precision("default"):
         traced = jax.make_jaxpr(lambda group: head.fill(group, params, None).type_logits)(

@@ -46,7 +46,7 @@ PLUSPLUS = CoderPlusPlusSystem(
 )
 V1 = CoderV1System(
     model=MODEL,
-    batch=dataclasses.replace(SPEC, corrupted_tails=True, semantic_types=True),
+    batch=SPEC,
     relation_noise=0.1,
     type_weight=0.5,
 )

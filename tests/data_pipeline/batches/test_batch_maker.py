@@ -255,6 +255,10 @@ def test_too_few_rows_are_an_error_and_never_drop_a_term(dataset):
             {"triplets": 70, "draw": "synonyms", "names": "unlike"},
             "unlike their first name, but a group takes 70 .*smaller --triplets, --names any, ano",
         ),
+        (
+            {"fill_pairs": 70, "draw": "synonyms", "names": "unlike"},
+            "a group takes 70 .*smaller --fill-pairs, --names distinct, another --draw",
+        ),
         ({"repeats": 1}, "--repeats is 1: with --draw relations"),
         ({"groups": 0}, "--groups is 0; expected 1 or more"),
     ],

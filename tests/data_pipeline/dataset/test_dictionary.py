@@ -411,7 +411,7 @@ def test_a_line_of_medic_without_names_or_identifiers_is_said(write, line):
             reader(path)
 
 
-@pytest.mark.parametrize("text", ["a\n", "a\tb\tc\n", "a\t\n"])
+@pytest.mark.parametrize("text", ["a\n", "a\tb\tc\n", "a\t\n", "|\ty\n"])
 def test_a_broken_row_is_said(tmp_path, text):
     path = tmp_path / "code.txt"
     path.write_text(f"1\tx\n{text}")
