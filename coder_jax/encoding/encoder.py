@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -574,7 +574,7 @@ class TermEncoder:
         *,
         unit: bool = True,
         bar: Progress | None = None,
-    ) -> Iterator[np.ndarray]:
+    ) -> Generator[np.ndarray, None, None]:
         """As `encode` for each of many lists of terms, one after the other.
 
         Args:

@@ -13,9 +13,9 @@ import shutil
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from io import RawIOBase
 from itertools import islice
@@ -266,7 +266,7 @@ class Encoder(Protocol):
     def rates_of_backends(self, terms: Sequence[str]) -> dict[str, float]: ...
     def encode_chunks(
         self, chunks: Iterable[Sequence[str]], *, unit: bool = True, bar: Any = None
-    ) -> Iterator[np.ndarray]: ...
+    ) -> Generator[np.ndarray, None, None]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -727,6 +727,7 @@ def _write_chunks(
     done = sum(sizes.values()) - left
     if progress and is_first() and left >= _COMPARED_FROM:
         _tell_backends(encoder.rates_of_backends(terms.chunk(missing[0])[:_COMPARED_TERMS]))
+    unit = kind.unit is not False
     with (
         progress_bar(
             total=sum(sizes.values()),
@@ -736,9 +737,10 @@ def _write_chunks(
             disable=not (progress and is_first()),
         ) as bar,
         ThreadPoolExecutor(1) as disk,
+        # Closed here if writing fails: it has a thread, which must not end during a collection of
+        # garbage.
+        closing(encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)) as vectors,
     ):
-        unit = kind.unit is not False
-        vectors = encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)
         under_way = None
         for number, chunk in zip(missing, vectors, strict=True):
             if under_way is not None:

@@ -146,6 +146,19 @@ def test_killed_at_any_change_of_the_disk(encoder, undisturbed, tmp_path, before
         assert {path.name for path in folder.iterdir()} == set(undisturbed)
 
 
+def test_the_encoder_s_thread_ends_with_a_failed_write(encoder, tmp_path, monkeypatch):
+    """At once: if the memory of a failure kept it, it could end while another thread begins."""
+    begun = []
+    encode = encoder.encode_chunks
+    monkeypatch.setattr(
+        encoder, "encode_chunks", lambda *a, **k: begun.append(encode(*a, **k)) or begun[0]
+    )
+    monkeypatch.setattr(vector_files, "_save_chunk", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_vectors(encoder, TERMS, tmp_path / "v.npy", about_of(encoder))
+    assert begun[0].gi_frame is None
+
+
 def test_finished_chunks_are_not_made_again(encoder, undisturbed, tmp_path, monkeypatch):
     out = tmp_path / "v.npy"
     asked = []
