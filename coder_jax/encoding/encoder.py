@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -291,9 +292,9 @@ def _vectors_in_chunks(
     listed = TermList(terms, TERMS_PER_CHUNK)
     vectors = aligned((len(terms), encoder.width), np.float32)
     bar = progress_bar(total=len(terms), unit=" terms", desc="encoding", disable=not progress)
-    with bar:
-        numbers = range(listed.chunks)
-        chunks = encoder.encode_chunks(map(listed.chunk, numbers), unit=unit, bar=bar)
+    numbers = range(listed.chunks)
+    found = encoder.encode_chunks(map(listed.chunk, numbers), unit=unit, bar=bar)
+    with bar, closing(found) as chunks:
         for number, chunk in enumerate(chunks):
             first = number * TERMS_PER_CHUNK
             vectors[first : first + len(chunk)] = chunk
@@ -578,7 +579,8 @@ class TermEncoder:
         """As `encode` for each of many lists of terms, one after the other.
 
         Args:
-          chunks: lists of strings; read one ahead, in another thread.
+          chunks: lists of strings; read one ahead, in another thread. Close what is returned, for
+            that thread to end where you stop early.
           unit: as in `encode`.
           bar: a progress bar that counts terms.
         """

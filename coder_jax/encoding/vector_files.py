@@ -737,8 +737,8 @@ def _write_chunks(
             disable=not (progress and is_first()),
         ) as bar,
         ThreadPoolExecutor(1) as disk,
-        # Closed here if writing fails: it has a thread, which must not end during a collection of
-        # garbage.
+        # Closed at once if writing fails: it has a thread. Ended by the garbage collector, it could
+        # wait for a lock that the collector's own thread holds.
         closing(encoder.encode_chunks(map(terms.chunk, missing), unit=unit, bar=bar)) as vectors,
     ):
         under_way = None

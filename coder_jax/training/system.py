@@ -491,7 +491,8 @@ class RunConfig:
     save_steps: int = 10_000
     """Steps between checkpoints that are kept."""
     keep: int = 0
-    """Keep the newest so many checkpoints of --save-steps, and the best; 0: all."""
+    """Keep the newest so many checkpoints of --save-steps, and of recall, rank and BNE the best; 0:
+    all."""
     save_minutes: float = 15.0
     """Minutes between further checkpoints, to resume from; only the newest two are kept."""
     restore_step: int = 0
