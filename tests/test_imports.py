@@ -167,6 +167,7 @@ def without_extras(*words, cwd):
     )
 
 
+@pytest.mark.slow
 def test_the_core_encodes_and_maps_with_an_ontology(tmp_path):
     write_model(tmp_path / "bert")
     write_ontology(tmp_path / "tiny.obo", classes=30)
@@ -180,6 +181,7 @@ def test_the_core_encodes_and_maps_with_an_ontology(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_core_trains_on_a_dataset_that_is_there(tmp_path):
     write_model(tmp_path / "bert")
     write_tiny_dataset(tmp_path / "data", tmp_path / "bert")

@@ -28,8 +28,9 @@ def losses(name, work):
     return [float(system.step(batch)) for batch in batches]
 
 
+@pytest.mark.slow
 @pytest.mark.parity
-@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [2, 1])
 def test_the_peer_does_the_same_work(step, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # the peer's process asks for it
     work = ClassWork(step=step, classes=2_500, **TINY)
@@ -43,6 +44,7 @@ def cost_of(work, devices):
     return read_cost(step.lower(_batch_of(work, step, work.stored(0))).compile())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_a_second_step_needs_no_more_for_more_classes(devices):
     """Beside the state, which lies there: no copy of the table, no gradient of it, nothing sent."""
@@ -138,6 +140,7 @@ def test_without_torch_there_is_no_peer(quick, monkeypatch, capsys):
     assert "torch |" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_needs_no_tensorflow(repo):
     """As on a machine with a GPU."""
     code = (

@@ -63,6 +63,7 @@ def test_useful_flops_by_hand():
     assert encoder_flops(gated, np.array([1])) == 3 * 2 * (64 + 96 + 8)
 
 
+@pytest.mark.slow
 def test_terms_come_from_a_file_an_ontology_or_the_default(tmp_path, hpo_path):
     (tmp_path / "terms.txt").write_text("pain\nlimb\npain\n", encoding="utf-8")
     assert encode.read_benchmark_terms(tmp_path / "terms.txt") == (["pain", "limb"], "terms.txt")
@@ -131,6 +132,7 @@ def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_other_vectors_are_an_error(tmp_path, minilm_path, quick, monkeypatch, capsys):
     pytest.importorskip("sentence_transformers")
     terms = tmp_path / "terms.txt"

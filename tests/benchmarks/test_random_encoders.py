@@ -7,6 +7,7 @@ from benchmarks import random_encoders
 from coder_jax.models.hf_weights import load_bert
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_as_any_bert(tmp_path, monkeypatch):
     sizes = random_encoders._TINY | {"vocab_size": 50}
     monkeypatch.setitem(random_encoders.SHAPES, "tiny", sizes)

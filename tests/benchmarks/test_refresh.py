@@ -58,6 +58,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.glob("tmp*")), "the vectors are gone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

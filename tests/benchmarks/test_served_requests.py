@@ -38,6 +38,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "| `/normalize` | 3 |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.command.in_a_process", lambda call, *words: call(*words))
     (tmp_path / "t.txt").write_text("pain\n")

@@ -8,6 +8,7 @@ from benchmarks import start
 from data_pipeline.process import BadInput
 
 
+@pytest.mark.slow
 def test_starts_are_measured_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(start, "_COMMANDS", {"coder_jax --help": 60.0})
     assert start.main(["--tries", "1", "--json", str(tmp_path / "start.json")]) == 0

@@ -173,6 +173,7 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
     assert found["ours"]["rounds_s"] == [1, 4, 5] and found["ours"]["step_s"] == 4
 
 
+@pytest.mark.slow
 def test_a_system_that_ends_is_named(folder, capfd):
     with pytest.raises(BadInput, match="process of ours ended with status 1"):
         SystemProcess("ours", dataclasses.replace(work_in(folder), data=folder / "none")).answer()

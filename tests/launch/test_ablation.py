@@ -166,6 +166,7 @@ def test_every_system_is_a_valid_run(name):
     parse(ablation._ALL[name]).validate()
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_ends_all(words, tmp_path, capfd):
     assert ablation.main([*words, f"none={tmp_path / 'none.tsv'}"]) == 2
     assert "`coder_jax evaluate` ended with status 2: see above" in capfd.readouterr().err

@@ -135,6 +135,7 @@ def test_of_two_calls_at_once_one_makes_the_environment_and_the_other_waits(made
     assert not (empty_project / ".venv.lock").exists()
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_call_is_taken_away_once(
     empty_project, empty_venv, tmp_path, setuptools
 ):
@@ -180,6 +181,7 @@ def empty_venv(tmp_path_factory) -> Path:
     return venv
 
 
+@pytest.mark.slow
 def test_what_pip_says_is_shown_and_the_next_call_tries_again(empty_project, empty_venv):
     # A line that pip cannot read fails before it asks any server.
     (empty_project / "requirements.txt").write_text("not a requirement\n", encoding="utf-8")
@@ -195,6 +197,7 @@ def test_what_pip_says_is_shown_and_the_next_call_tries_again(empty_project, emp
         assert not result.stdout
 
 
+@pytest.mark.slow
 def test_the_project_itself_is_installed_wherever_its_folder_goes(
     repo, tmp_path, empty_venv, setuptools
 ):

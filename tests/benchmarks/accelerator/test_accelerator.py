@@ -91,6 +91,7 @@ def test_what_fails_costs_itself_and_what_needs_it(prepared, ran):
     assert read(out) == rows, "what was there stays"
 
 
+@pytest.mark.slow
 def test_some_parts_alone_keep_the_others(prepared, ran):
     out = prepared.parent
     assert command.main([str(out), "--small"]) == 0

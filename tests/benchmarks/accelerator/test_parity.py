@@ -60,6 +60,7 @@ def test_a_side_is_read_as_it_was_written(tmp_path):
     assert found.vectors.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_vectors_are_means_of_each_term_alone(tmp_path):
     write_model(tmp_path / "model")
     terms = [[2, 7, 9, 3], [2, 30, 3], [2, 11, 12, 13, 14, 3]]

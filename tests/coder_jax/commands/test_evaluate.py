@@ -95,6 +95,7 @@ def test_predictions_and_a_comparison(files, minilm_path, capsys):
     assert f"A: {files / 'cls.json'}\nB: {files / 'mean.json'}" in printed
 
 
+@pytest.mark.slow
 def test_pairs_that_people_rated_are_compared_too(files, minilm_path, capsys):
     for pooling in ("cls", "mean"):
         pairs = ("--benchmark", f"umnsrs={files / 'pairs.tsv'}")
@@ -121,6 +122,7 @@ def test_other_arguments_that_are_refused(files, monkeypatch):
         run(*arguments, files / "absent" / "deep")
 
 
+@pytest.mark.slow
 def test_case_variants_tie_with_an_uncased_tokenizer(files, minilm_path):
     mentions = files / "cased.tsv"
     mentions.write_text("PAIN\tC4\npain\tC5\n")
@@ -204,6 +206,7 @@ def test_scores_on_stdout_are_alone_there(files, minilm_path, capfd):
     assert "spearman" in captured.err.lower() and "scores and protocol: /dev/stdout" in captured.err
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_stopped_goes_on(files, minilm_path, monkeypatch):
     arguments = (
         *("--model", minilm_path, "--json", files / "out.json", "--pooling", "cls", "mean"),
@@ -473,6 +476,7 @@ def evaluate_of_evaluate_cutoffs(folder, monkeypatch):
     return lambda *more: main([*words, *more])
 
 
+@pytest.mark.slow
 def test_what_it_measures_normalize_uses(folder, evaluate_of_evaluate_cutoffs, capsys):
     assert evaluate_of_evaluate_cutoffs("--cutoffs", "model/cutoffs.json") == 0
     said = capsys.readouterr()

@@ -192,6 +192,7 @@ def test_a_pause_is_answered_and_sigterm_ends_it(model, dictionary, repo):
     assert "SIGTERM: stopping after the rows that are printed" in errors
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_is_no_error(model, dictionary, repo):
     """As `normalize ... | head -1` does: the pipe is closed while rows are still to come."""
     process = start(model, dictionary, repo, "-k", "3")
@@ -371,6 +372,7 @@ def test_a_workbook_with_more_rows_than_its_list(run_of_normalize_tables, files)
     assert sheet["A4"].data_type == sheet["A5"].data_type == "s", "no formula"
 
 
+@pytest.mark.slow
 def test_text_made_of_a_workbook_is_what_excel_opens(run_of_normalize_tables, files):
     a_workbook(files / "list.xlsx")
     arguments = ("--sheet", "local terms", "--column", "local term")
@@ -427,6 +429,7 @@ def measured(files, sure, dictionary=7):
     Cutoffs(tables, described, rules).write(files / "cutoffs.json")
 
 
+@pytest.mark.slow
 def test_as_precise_as_asked_for(run_of_normalize_tables, files, capsys):
     run_of_normalize_tables("--column", "local term")
     assert "was not measured for this model, so confidence stays" in capsys.readouterr().err
@@ -453,6 +456,7 @@ def test_as_precise_as_asked_for(run_of_normalize_tables, files, capsys):
         run_of_normalize_tables(*common, "--precision", "0.9", "--candidates", "vectors")
 
 
+@pytest.mark.slow
 def test_the_mapping_for_other_programs(run_of_normalize_tables, files, capsys):
     common = ("--column", "local term", "--code-column", "id")
     (files / "decisions.csv").write_text("mention,concept,decision,note\nn/a,HA,accepted,sure\n")
@@ -507,6 +511,7 @@ def test_a_review_and_what_was_decided(run_of_normalize_tables, files, capsys):
         run_of_normalize_tables("--column", "local term", "--decided", "decisions.csv")
 
 
+@pytest.mark.slow
 def test_who_decided_and_when_goes_with_the_list(run_of_normalize_tables, files):
     """And nothing in it is computed, and it is itself a file of decisions."""
     (files / "list.csv").write_text("id;local term\n1;=1+1\n2;n/a\n3;Hemiplegia\n4;-5\n5;\n")
@@ -538,6 +543,7 @@ def test_who_decided_and_when_goes_with_the_list(run_of_normalize_tables, files)
         run_of_normalize_tables("--column", "local term", given="again.csv")
 
 
+@pytest.mark.slow
 def test_the_same_text_is_decided_for_each_code(run_of_normalize_tables, files, capsys):
     (files / "list.csv").write_text("id;local term\nL1;AP\nD2;AP\nD3;AP\n03;Headache\n")
     (files / "decisions.csv").write_text(
@@ -558,6 +564,7 @@ def test_the_same_text_is_decided_for_each_code(run_of_normalize_tables, files, 
         run_of_normalize_tables(*common[:4])
 
 
+@pytest.mark.slow
 def test_what_was_decided_is_learnt(run_of_normalize_tables, files, capsys):
     mentions = ["Kopfweh", "KOPFWEH ", "Kopfwehh", "Kopfweh stark", "n/a", "Headache", "zucker"]
     lines = [f"{number};{mention}\n" for number, mention in enumerate(mentions)]
@@ -675,6 +682,7 @@ def test_a_list_with_a_column_of_its_own_called_code(run_of_normalize_tables, fi
     assert again == rows, "the coded list is a file of decisions for the same list"
 
 
+@pytest.mark.slow
 def test_a_coded_list_is_not_coded_over(run_of_normalize_tables, files):
     run_of_normalize_tables("--column", "local term")
     with pytest.raises(BadInput, match=r"has a column 'concept' already.*--prefix"):

@@ -250,6 +250,7 @@ def test_many_clients_at_once_get_each_their_own(server):
             assert found == {(mention, terms[mention])}
 
 
+@pytest.mark.slow
 def test_a_request_that_has_come_is_answered_before_the_end(server):
     body = b'{"terms": ["pain"]}'
     head = f"POST /normalize HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"

@@ -110,6 +110,7 @@ def test_what_is_wrong_with_a_configuration(folder, config, message):
         pipeline(folder, **config)
 
 
+@pytest.mark.slow
 def test_it_is_there_once_the_project_is_installed(repo, folder, tmp_path):
     """spaCy finds it by its entry point: nothing of ours is imported by hand."""
     project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]

@@ -53,7 +53,8 @@ def test_a_wrong_word_gets_the_one_that_is_like_it(words, message, capsys):
     assert message in printed.err and printed.out == ""
 
 
-@pytest.mark.parametrize("platform", ["cuda", pytest.param("tpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_a_device_that_is_not_there_is_a_message(platform, tmp_path):
     write_model(tmp_path / "bert")
     (tmp_path / "terms.txt").write_text("heart attack\n")

@@ -127,6 +127,7 @@ def test_an_unknown_flag_gets_the_one_that_is_like_it():
         parse(["--recipe", "small", "--steps", "few"])
 
 
+@pytest.mark.slow
 def test_a_run_s_settings_come_back_and_flags_change_single_ones(run, tmp_path):
     ours = json.loads((run / "run.json").read_text())["config"]
     for given in (run, run / "run.json"):
@@ -196,6 +197,7 @@ def test_a_license_that_is_given_has_no_name_and_link_of_another(monkeypatch, tm
     assert [found[name] for name in card] == ["mit", None, None]
 
 
+@pytest.mark.slow
 def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
     again = ["train", "--config", run, "--data", folder / "data", "--out", folder / "again"]
     assert main([str(word) for word in again]) == 0
@@ -206,6 +208,7 @@ def test_a_run_of_another_run_s_settings_is_the_same(folder, run):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkeypatch):
     monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", 0.0)
     flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
@@ -218,6 +221,7 @@ def test_a_line_says_what_begins_and_each_step_is_counted(folder, capsys, monkey
     assert shown == [("1", "left"), ("2", "left"), ("2", "in all")]
 
 
+@pytest.mark.slow
 def test_epochs_say_how_long_a_run_is(folder, capsys):
     def train(out, *flags):
         return main(words(folder, out, "--init", folder / "bert", *SIZES, *flags))
@@ -262,6 +266,7 @@ def test_steps_and_epochs_take_turns():
         assert (asked.epochs, asked.warmup_steps) == (3, warmup)
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(folder, capfd):
     flags = ["--init", folder / "bert", *SIZES, "--steps", "2", "--warmup-steps", "1"]
     assert main(words(folder, "quiet", "--quiet", *flags)) == 0
@@ -269,6 +274,7 @@ def test_quiet_prints_nothing(folder, capfd):
     assert (folder / "quiet" / "metrics.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_made_longer_if_asked_to(folder, run, capsys):
     longer = ["--init", folder / "bert", *SIZES, "--warmup-steps", "1", "--schedule", "constant"]
     capsys.readouterr()

@@ -89,6 +89,7 @@ def test_hosts_that_were_started_differently_are_told_so(pair):
     assert "host 1 ended this run: BadInput: --data" in run.output[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "failure", "status", "word"),
     [
@@ -106,6 +107,7 @@ def test_a_host_that_fails_ends_the_others_with_its_status(pair, failing, failur
     assert run.output[failing].count("Traceback") == (status == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "number", "status"),
     [
@@ -123,6 +125,7 @@ def test_a_host_that_is_asked_to_stop_stops_all_with_one_status(pair, asked, num
         assert "the same command goes on" in text and "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_hosts_that_are_asked_one_after_the_other_save(pair):
     """As preemption does it; what is passed on and the host's own signal are not two signals."""
     run = pair(
@@ -167,6 +170,7 @@ else:
     assert "Traceback" not in "".join(run.output)
 
 
+@pytest.mark.slow
 def test_when_a_host_is_killed_the_other_says_so_and_can_be_started_again(pair):
     run = pair("steps(collective=True)")
     run.wait_until_ready()
@@ -187,6 +191,7 @@ def test_a_killed_host_is_noticed_outside_of_computations_too(pair, killed):
     assert "another task died" in run.output[1 - killed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("index", "reason"), [(0, "not all others are"), pytest.param(1, "refused", marks=slow)]
 )

@@ -100,6 +100,7 @@ def test_a_dictionary_and_its_mentions_use_them(encoder, encoded, kept):
     assert encoder.normalize(TERMS[:2], without, 2) == first
 
 
+@pytest.mark.slow
 def test_of_anything_else_they_are_others(encoder, tiny_folder, kept, tmp_path, monkeypatch):
     """Settings, arithmetic, terms and their order, what cleaning makes of them, weights, config."""
 

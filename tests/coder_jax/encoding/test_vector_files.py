@@ -118,6 +118,7 @@ def kill_at(monkeypatch, moment: int, before: bool) -> list[str]:
     return changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "older"), [(True, False), (False, True)])
 def test_killed_at_any_change_of_the_disk(encoder, undisturbed, tmp_path, before, older):
     about = about_of(encoder)

@@ -239,6 +239,7 @@ def modules_with(module, repo):
     return set(subprocess.run(words, cwd=repo, capture_output=True, text=True).stdout.split())
 
 
+@pytest.mark.slow
 def test_kinds_are_known_without_jax_and_the_look_of_a_run_loads_one(repo):
     known = modules_with("coder_jax.commands.evaluate", repo)
     assert "coder_jax.evaluation.links" in known

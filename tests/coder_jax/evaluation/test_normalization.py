@@ -579,6 +579,7 @@ def test_cadec(shared_data):
 MANIFEST = SimpleNamespace(cleaning="none", tokenizer=SimpleNamespace(max_length=16))
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_evaluate(tmp_path, minilm_path):
     write_toy(tmp_path)
     (tmp_path / "tokenizer").symlink_to(minilm_path)

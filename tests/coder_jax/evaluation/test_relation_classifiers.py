@@ -203,6 +203,7 @@ def accuracy(vectors_of, kernel, bias, rows):
     return np.mean((joined @ kernel + bias).argmax(axis=1) == rows[:, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_features_are_the_encoder_s_vectors_before_they_are_made_unit(minilm_path, pooling):
     encoder = TermEncoder.from_pretrained(minilm_path, pooling=pooling)
@@ -229,6 +230,7 @@ def test_fine_tuning_trains_a_copy_of_the_encoder(minilm_path, named):
     np.testing.assert_array_equal(encoder.encode(list(named.names.values())), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_fine_tuning_of_an_encoder_equals_pytorch(tmp_path, trained, pooling):
@@ -345,6 +347,7 @@ def test_fine_tuning_of_concept_vectors_equals_pytorch(trained):
     assert result.counts["missing"] == 3
 
 
+@pytest.mark.slow
 def test_fine_tuning_of_a_table_begins_where_frozen_features_are():
     benchmark, vectors = benchmark_of(NAMES), WordVectors(table_of(WORDS))
     settings = replace(TABLE_TRAINING, epochs=30, batch_pairs=7, learning_rate=0.02)

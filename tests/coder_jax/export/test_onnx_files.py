@@ -93,6 +93,7 @@ def test_minilm(minilm_path, tmp_path):
     assert checks.cosine[0] > 0.97 and checks.cosine[1] > 0.9
 
 
+@pytest.mark.slow
 def test_what_stands_in_a_batch_changes_no_vector(folder):
     encoder = TermEncoder.from_pretrained(folder[0], backend="onnx")
     terms = [*TERMS, *PROBE_TERMS, *TERMS]
@@ -156,6 +157,7 @@ def test_what_a_file_cannot_do_is_said(folder, tmp_path):
         OnnxReader(tmp_path / "model", "onnx")
 
 
+@pytest.mark.slow
 def test_files_that_differ_are_not_left(tmp_path, monkeypatch):
     out = exported(tmp_path)
     before = sorted(path.name for path in out.iterdir())

@@ -48,6 +48,7 @@ def test_messages(tmp_path):
         read_relations(tmp_path)
 
 
+@pytest.mark.slow
 def test_matrices_of_low_rank_are_exported_whole(tmp_path):
     model = licensed_model(tmp_path / "tiny")
     short = config(model, tmp_path / "run")

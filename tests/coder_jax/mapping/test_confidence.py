@@ -200,6 +200,7 @@ def cutoffs(names, normalizer):
     return measured_cutoffs(normalizer, mentions, gold, halves, {"dictionary": HPO})
 
 
+@pytest.mark.slow
 def test_what_was_promised_holds_for_other_names(names, normalizer):
     """Cut-offs of one half of the names, measured on the other half."""
     mentions, gold, _ = names
@@ -248,6 +249,7 @@ def test_written_and_read(cutoffs, tmp_path):
         Cutoffs.read(tmp_path / "cutoffs.json")
 
 
+@pytest.mark.slow
 def test_too_few_mentions(names, normalizer):
     mentions, gold, _ = names
     with pytest.raises(BadInput, match=r"found \d+ mentions that are no strings.*expected 100"):

@@ -111,6 +111,7 @@ def test_the_mean_and_the_first_token_of_each_term_absent_ones_too():
     np.testing.assert_array_equal(_first_tokens(segments, 4), [2, 0, 8, 4])
 
 
+@pytest.mark.slow
 def test_cls_is_the_last_layers_state_of_the_first_token_with_dropout_too(bert_of_bert):
     """The last layer is computed for these tokens alone; an absent term has a zero vector."""
     graph, params = split_encoder(
@@ -427,6 +428,7 @@ def test_what_differs_from_bert_in_a_config(folder):
         TermEncoder.from_pretrained(folder, attend_padding=True)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_is_a_sentencepiece_file_alone(folder, tmp_path, monkeypatch):
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"not read without the package")

@@ -114,6 +114,7 @@ def test_the_window_leaves_out_what_is_too_far_and_nothing_else(bert):
     assert felt.tolist() == [abs(place - 15) <= 2 * reach for place in range(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", ["hidden_dropout", "attention_dropout", "mlp_dropout", None])
 def test_dropout_follows_the_term_wherever_it_is_packed(bert, terms, rate):
     """Of each rate alone, and of all."""
@@ -142,6 +143,7 @@ def test_cls_is_the_final_state_of_the_first_token_with_dropout_too(bert, terms)
     assert not vectors[4].any()
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_in_bfloat16_and_gives_about_the_same_vectors(bert, terms):
     tokens, start = terms
     packed = pack_rows(tokens, start, 64)

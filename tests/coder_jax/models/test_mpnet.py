@@ -95,6 +95,7 @@ def test_gradients_of_every_weight_equal_those_of_pytorch(folder, bert, terms):
     check_gradients(bert, reference(folder, dtype=torch.float64), *terms)
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_distances_are_in_the_classes_of_transformers():
     from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
@@ -121,6 +122,7 @@ def test_packed_equals_alone(bert, terms):
         np.testing.assert_allclose(packed[:, number], vectors[:, 0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_follows_the_term_wherever_it_is_packed(bert, terms):
     graph, _ = split_encoder(abstract_bert(bert.config.with_dropout(0.2)))
     dropping = merge_encoder(graph, split_encoder(bert)[1])

@@ -257,6 +257,7 @@ def test_the_plain_cell_is_that_of_torch():
     assert not np.asarray(of_input)[segments == 0].any()
 
 
+@pytest.mark.slow
 def test_equal_greatest_values_share_the_gradient():
     values = jnp.array([[[1.0], [3.0], [3.0], [7.0]]])
     segments = jnp.array([[1, 1, 1, 2]])

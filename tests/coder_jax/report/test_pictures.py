@@ -228,6 +228,7 @@ def test_a_folder_that_is_not_there(tmp_path):
         pictures._plot_scores(scores, scores, tmp_path / "absent" / "out.png")
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_only_to_draw(repo):
     code = "import sys, coder_jax.report.pictures; print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)

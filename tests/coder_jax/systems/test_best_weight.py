@@ -165,6 +165,7 @@ def trained(model, source, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_export_takes_it_and_the_card_tells_all(trained, source, tmp_path, capsys):
     checkpoint, out = shutil.copytree(trained, tmp_path / "run"), tmp_path / "export"
     heldout = checkpoint / "heldout"
@@ -197,6 +198,7 @@ def test_export_takes_it_and_the_card_tells_all(trained, source, tmp_path, capsy
     )
 
 
+@pytest.mark.slow
 def test_a_run_without_held_out_names(trained, model, source, tmp_path, capsys):
     """As a copy left it that was cut off; an earlier version's has no folder. Going on mends it."""
     run = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("mentions.tsv"))

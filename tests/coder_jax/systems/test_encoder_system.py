@@ -55,6 +55,7 @@ def with_pooling(whole, pooling):
     return dataclasses.replace(whole, system=dataclasses.replace(whole.system, model=model))
 
 
+@pytest.mark.slow
 def test_it_has_the_encoder_and_what_belongs_to_it(first, source, tmp_path, capsys):
     system = with_pooling(config(first, tmp_path), "mean").system.resolved()
     about, params = system.load_initial(source)
@@ -85,6 +86,7 @@ def test_the_card_names_the_base_of_a_folder_that_was_made_from_one(
     assert (about.encoder.made_from or None, about.encoder.base_model) == (made_from, "./extended")
 
 
+@pytest.mark.slow
 def test_a_run_with_it_is_trained_told_and_gone_on_with(first, source, tmp_path):
     out = tmp_path / "second"
     with one_device():
@@ -183,6 +185,7 @@ def test_what_could_not_be_exported_is_not_trained(model, source, tmp_path, monk
         assert not (tmp_path / "run" / RUN.file).exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_was_tried_when_it_began(model, source, tmp_path, monkeypatch):
     opened = []
     real = folder_module.transformers_vectors
@@ -243,6 +246,7 @@ def test_without_pytorch_the_files_are_written_all_the_same(
         train(config(model, tmp_path / "other"), source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--init", "--from"])
 def test_a_run_to_begin_with_is_tried(flag, first, model, source, tmp_path, monkeypatch):
     begun = config(first if flag == "--init" else model, tmp_path / "run")

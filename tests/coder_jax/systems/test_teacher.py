@@ -256,13 +256,14 @@ def undivided(model, taught):
     return after_steps(model, taught)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
         {"cache_chunks": 3},
         {"devices": 3},
-        pytest.param({"devices": 2}, marks=pytest.mark.slow),
-        pytest.param({"passes": 2, "remat": "layers"}, marks=pytest.mark.slow),
+        {"devices": 2},
+        {"passes": 2, "remat": "layers"},
     ],
 )
 def test_chunks_passes_and_devices_change_nothing(how, model, taught, undivided, monkeypatch):
@@ -275,6 +276,7 @@ def test_chunks_passes_and_devices_change_nothing(how, model, taught, undivided,
         assert np.linalg.norm(one - plain) <= 1e-6 * np.linalg.norm(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_a_run_that_goes_on_is_bitwise_the_straight_one(model, taught, tmp_path):
     def settings(out, **changes):
@@ -398,6 +400,7 @@ def test_a_file_of_unknown_or_other_terms_is_refused(folder, dataset, tmp_path):
         open_teacher(tmp_path / "no.npy", folder / "data")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_the_flags_train_with_it(folder, model, tmp_path):
     command = ["--recipe", "small_synonyms", "--data", folder / "data", "--init", model]

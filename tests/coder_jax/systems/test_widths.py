@@ -116,6 +116,7 @@ def test_widths_are_a_sum_over_first_numbers(kind, model, source):
     assert system.hyperparameters()["matryoshka"] == "32, 8, 3"
 
 
+@pytest.mark.slow
 def test_widths_with_relations(model, source):
     """The queries of relations are cut as the vectors are."""
     system = dataclasses.replace(config(model, "x").system, mu=0.5, relation_noise=0.0).resolved()

@@ -56,6 +56,7 @@ def test_the_loss_is_the_formula(written):
     assert value == 0 and np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_the_system_trains_exports_and_is_reported(repo, written, tmp_path, monkeypatch, capsys):
     text = (repo / "CONTRIBUTING.md").read_text()
     tables = re.search(r"Add `InfoNceSystem` to `(\w+)` and `info_nce` to `(\w+)`", text)

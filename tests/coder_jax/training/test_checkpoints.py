@@ -276,6 +276,7 @@ def test_the_best_checkpoint_stays_and_every_later_one_tells_which_it_is(tmp_pat
     assert saved_steps(tmp_path) == [6, 7, 8] and best_step(tmp_path) == 6
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_the_files_that_describe_it_is_said_to_lack_them(out):
     (out / "checkpoints" / "6" / "params" / "_METADATA").unlink()
     with pytest.raises(BadInput, match="6 cannot be read: files of .*params are missing, among"):

@@ -114,13 +114,14 @@ def straight(inputs, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "flags"),
     [
-        pytest.param(2, (), marks=pytest.mark.slow),
+        (2, ()),
         # One group per pass, which both share; some blocks need more rows than others.
         (2, ("--passes", "4", "--shard-encoder")),
-        pytest.param(4, ("--passes", "2"), marks=pytest.mark.slow),
+        (4, ("--passes", "2")),
     ],
 )
 def test_several_processes_give_the_run_of_one(inputs, straight, tmp_path, processes, flags):

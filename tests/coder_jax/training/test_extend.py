@@ -41,7 +41,8 @@ def straight(model, source, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [False, True])
 def test_at_a_constant_rate_it_is_bitwise_the_longer_run(
     model, source, straight, tmp_path, stopped
 ):
@@ -126,6 +127,7 @@ def test_run_json_says_so_once_nothing_is_left_that_could_fail_before_a_step(
     assert load_run(out)[1].step == 6
 
 
+@pytest.mark.slow
 def test_a_warm_up_that_is_a_share_stays_as_long_as_it_was(model, source, tmp_path):
     out = tmp_path / "run"
 
@@ -157,6 +159,7 @@ def test_a_run_of_another_system_is_told_as_one_that_differs(model, source, tmp_
         train(run_of(model, tmp_path, 6, "linear"), source)
 
 
+@pytest.mark.slow
 def test_checkpoints_are_whole_before_a_service_is_told_of_the_end(
     model, source, straight, monkeypatch
 ):

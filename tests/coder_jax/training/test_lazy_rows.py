@@ -98,6 +98,7 @@ def test_lazy_is_dense(number, b1):
         assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(a - before) + rounding, path
 
 
+@pytest.mark.slow
 def test_a_first_moment_in_bfloat16_catches_up_but_for_its_rounding():
     """A value has 8 binary digits; dense Adam rounds after each of the 30 steps, lazy once."""
     states = []

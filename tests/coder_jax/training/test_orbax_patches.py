@@ -63,6 +63,7 @@ def steps_with_files(url):
     return found
 
 
+@pytest.mark.slow
 def test_checkpoints_are_saved_restored_and_deleted_whole(server, repo, monkeypatch):
     use(monkeypatch, server)
     url = f"{BUCKET}/whole"
@@ -105,7 +106,8 @@ def kill_and_start_again(server, repo, url, rounds):
     return newest
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 30])
 def test_a_kill_at_any_moment_loses_no_checkpoint(server, repo, monkeypatch, rounds):
     use(monkeypatch, server)
     url = f"{BUCKET}/killed-{rounds}"

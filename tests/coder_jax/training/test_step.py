@@ -163,7 +163,8 @@ def test_neither_chunks_nor_remat_change_anything(dataset, plain, devices, how, 
     assert_same_run(run(dataset, devices=devices, **how), plain)
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 8])
 def test_nor_do_matrices_that_are_gathered_in_parts(dataset, plain, devices, monkeypatch):
     """The four matrices of a group: three, and one."""
     monkeypatch.setattr(coder_jax.systems.group_losses, "_MOST_MATRICES", 3)
@@ -199,6 +200,7 @@ def test_nor_in_bfloat16_but_for_its_rounding(dataset):
     assert again[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_step_takes_its_state_over_and_nothing_from_the_host(dataset):
     """A buffer that could not be donated would be a warning, which is an error in tests."""
     step, state = step_of(CODER, devices=2)
@@ -216,6 +218,7 @@ def test_a_step_takes_its_state_over_and_nothing_from_the_host(dataset):
         step(after, on_host, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", [CODER, SAPBERT], ids=lambda system: system.name)
 def test_runs_of_another_seed_rate_and_length_share_a_program(dataset, system):
     """The compiler caches a program by its text; the numbers that differ are arguments."""
@@ -273,6 +276,7 @@ def test_nor_for_the_other_objectives(dataset, system):
     assert plain[1]["relations"].shape == (5, TINY.hidden_size)
 
 
+@pytest.mark.slow
 def test_nor_for_matrices_of_low_rank_that_are_updated_alone(dataset):
     system = dataclasses.replace(CODER, batch=FEW, relation_rank=3)
     plain = run(dataset, system, steps=6)
@@ -376,11 +380,13 @@ def test_a_step_fetches_nothing_from_the_host(dataset):
         step(state, next(maker.batches(0)), maker.plan.ample)
 
 
+@pytest.mark.slow
 def test_without_mu_no_relation_is_learned(dataset):
     history, params = run(dataset, dataclasses.replace(CODER, mu=0.0), steps=1)
     assert "relations" not in params and "loss_relation" not in history[0]
 
 
+@pytest.mark.slow
 def test_the_pooler_learns_where_it_is_used_and_only_there(dataset, plain):
     before = initial()["pooler"]["kernel"]
     np.testing.assert_array_equal(before, plain[1]["encoder"]["pooler"]["kernel"])
@@ -402,6 +408,7 @@ def test_dropout_is_on(dataset, plain):
     assert run(dataset, dropout=False, steps=1)[0][0]["loss"] != plain[0][0]["loss"]
 
 
+@pytest.mark.slow
 def test_dropout_ids_differ_between_steps_terms_positions_and_seeds():
     segments = jnp.array([[[1, 1, 2, 2, 2]]])
     positions = jnp.array([[[0, 1, 0, 1, 2]]])

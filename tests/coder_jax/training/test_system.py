@@ -57,6 +57,7 @@ def assert_same(got, want):
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
+@pytest.mark.slow
 def test_it_trains_and_each_part_as_it_says(run, tmp_path):
     result = run(tmp_path / "run", eval_steps=2)
     assert result.steps == 6 and set(result.scores) == {"terms"}
@@ -111,6 +112,7 @@ def test_the_batches_after_a_refresh_depend_on_its_index_and_say_so(run, tmp_pat
     assert notes["index"]["step"] == 10 and len(notes["index"]["hash"]) == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["changed", "lost"])
 def test_an_index_that_is_not_the_one_it_was_stopped_with_is_refused(run, tmp_path, damage):
     out = tmp_path / "run"
@@ -129,6 +131,7 @@ def test_an_index_that_is_not_the_one_it_was_stopped_with_is_refused(run, tmp_pa
     assert_same(state_of(out, 6), state_of(tmp_path / "straight", 6))
 
 
+@pytest.mark.slow
 def test_going_back_past_several_refreshes_makes_them_again(run, tmp_path):
     """Indexes of later steps, which are taken again, are not mistaken for newer ones."""
     out = tmp_path / "run"
@@ -142,6 +145,7 @@ def test_going_back_past_several_refreshes_makes_them_again(run, tmp_path):
     assert_same(state_of(out, 8), state_of(tmp_path / "straight", 8))
 
 
+@pytest.mark.slow
 def test_stopped_at_its_last_scores_it_is_scored_and_the_best_is_known(run, tmp_path, monkeypatch):
     out, real, looks = tmp_path / "run", ToySystem.scorer, []
 

@@ -191,6 +191,7 @@ def test_stopped_while_it_looks_at_held_out_terms_it_looks_again(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, straight, tmp_path):
     out = tmp_path / "run"
@@ -205,6 +206,7 @@ def test_stopped_before_the_first_checkpoint_it_begins_again(model, source, stra
     assert kept == [3, 5, 6]  # every step was saved; of those between only the newest stay
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_a_full_disk_is_said_and_keeps_what_is_there(model, source, tmp_path, monkeypatch):
     real = ocp.CheckpointManager.save
@@ -248,6 +250,7 @@ def test_metrics_hold_what_is_promised(straight):
     assert list((straight / "tensorboard").glob("events.*"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_the_time_of_checkpoints_is_no_time_of_steps(model, source, tmp_path, monkeypatch, capsys):
     """Each takes an hour: steps are as fast as without them, and goodput says what was lost."""
@@ -321,6 +324,7 @@ def test_another_configuration_or_dataset_is_refused_with_the_difference(model, 
         train(config(model, straight), changed)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, straight, tmp_path):
     import shutil
@@ -334,6 +338,7 @@ def test_an_unreadable_checkpoint_is_never_replaced_by_a_new_run(model, source, 
         train(config(model, out), source)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 @pytest.mark.parametrize(("bad", "kept"), [(3, []), (5, [3])])
 def test_a_loss_that_is_not_finite_stops_the_run_and_spoils_nothing(

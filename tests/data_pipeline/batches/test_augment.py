@@ -58,6 +58,7 @@ def test_a_share_is_rewritten_and_the_rest_is_as_it_was(dataset, changes):
     assert 0.25 < changed / total < 0.35
 
 
+@pytest.mark.slow
 def test_all_names_may_be_rewritten(dataset):
     maker = BatchMaker(dataset, dataclasses.replace(SPEC, augment=1.0))
     plain = BatchMaker(dataset, dataclasses.replace(SPEC, augment=0.0))
@@ -65,6 +66,7 @@ def test_all_names_may_be_rewritten(dataset):
     assert np.mean([one != other for one, other in pairs]) > 0.95
 
 
+@pytest.mark.slow
 def test_a_batch_is_a_function_of_its_step_and_of_no_cut(dataset):
     whole = BatchMaker(dataset, SPEC)
     straight = list(whole.batches(0, 6))

@@ -149,6 +149,7 @@ def test_ontology_of_several_blocks(options):
     assert data.terms[data.term_start[1234]] == "pain of limb 1234"
 
 
+@pytest.mark.slow
 def test_content_hash_is_about_content(options, tmp_path, ontology):
     def built(name, **changes):
         return manifest_of(build_dataset(replace(options, out=tmp_path / name, **changes)))

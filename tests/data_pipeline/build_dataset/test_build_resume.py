@@ -103,6 +103,7 @@ def test_reuse_returns_only_the_same_dataset(options):
         build_dataset(replace(options, seed=1), reuse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_build_that_was_killed_when_it_was_done_is_only_tidied(options, monkeypatch, overwrite):
     def killed(path, ignore_errors=False):
@@ -173,6 +174,7 @@ def test_two_builds_at_once(options, tmp_path, monkeypatch):
     assert build_dataset(options) == options.out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
 def test_full_disk_while_writing_a_shard(options, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -164,7 +164,8 @@ def everything(folder):
     return repr([of_tables, gold, above, known])
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [10, 1000])
 def test_spoiled_folders(built, folder, count):
     for file in sorted(folder.glob("*.npy")):
         readings(

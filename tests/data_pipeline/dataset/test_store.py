@@ -297,6 +297,7 @@ def test_a_disk_that_fails(folder, tmp_path):
     assert f"{shard} cannot be read: " in message and "Input/output error" in message
 
 
+@pytest.mark.slow
 def test_opening_is_silent_and_takes_no_gpu(folder):
     program = (
         "import sys; from data_pipeline.dataset.store import open_dataset as o; o(sys.argv[1]);"
@@ -308,6 +309,7 @@ def test_opening_is_silent_and_takes_no_gpu(folder):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_triton_is_loaded_before_tensorflow(tmp_path):
     # After it, the real one ends the process (triton 3.7.1 with tensorflow 2.21.0).
     (tmp_path / "triton.py").write_text("import sys; assert 'tensorflow' not in sys.modules")

@@ -138,6 +138,7 @@ def test_a_file_that_comes_cut_off_is_no_part_of_the_copy(folder, url, monkeypat
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 def test_processes_of_a_host_fetch_once(folder, url, server, tmp_path):
     publish_folder(folder, url, MARK)
     code = (

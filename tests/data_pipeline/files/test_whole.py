@@ -249,6 +249,7 @@ def killed(folder: Path, moment: int, when: str, repo: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_change_of_the_disk(tmp_path, repo, when):
     write(tmp_path / "count" / "folder", "before")

@@ -335,6 +335,7 @@ def row_of(mentions):
     )
 
 
+@pytest.mark.slow
 def test_table_2_of_the_paper(shared_data):
     packed = shared_data / "benchmarks" / "quaero" / "QUAERO_FrenchMed.tar.gz"
     found = read_quaero(packed)

@@ -216,6 +216,7 @@ def test_normalizers_clean_as_the_rules_do(rules, seed, count):
     assert sum(one != term for one, term in zip(cleaned, terms, strict=True)) > count / 3
 
 
+@pytest.mark.slow
 def test_every_letter_becomes_the_same_ascii():
     normalizer = normalizers.Sequence(_cleaning_normalizers("mlnorm")[:3])
     letters = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]

@@ -278,6 +278,7 @@ def test_a_small_dictionary_keeps_whole_concepts_and_all_answers(terminology_of_
         write_heldout(tmp_path, without, mentions, 5, 0, pl.DataFrame({"CUI": tested}))
 
 
+@pytest.mark.slow
 def test_hpo_reference(hpo_path):
     """The set that facts about the project's first measurements were taken on: 1,149 mentions."""
     terminology = read_terminology(read_obo(hpo_path), Filters(), "paper")

@@ -219,6 +219,7 @@ def test_mentions_of_the_same_text_count_each(source):
     assert_adds_up(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "rows", "distinct"), [("neither", 5712, 3024), ("MEDLINE", 2706, 923)]
 )

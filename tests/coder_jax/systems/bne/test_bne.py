@@ -54,6 +54,7 @@ def test_it_learns_and_is_scored(trained):
     assert {"acc@1", "acc@5", "mrr", "terms"} == result.scores["heldout"].keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [3, 6])  # before the first checkpoint, and after one
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
     names, trained, tmp_path, on_one_device, at
@@ -86,18 +87,16 @@ def steps_on(names, devices, **changes):
     return losses, jax.device_get(state.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
         {"negatives": "hardest"},
-        pytest.param(
-            {
-                "learned_scale": True,
-                "model": {"cell": "coupled", "projection": "tanh"},
-                "batch": {"groups": 4},
-            },
-            marks=pytest.mark.slow,
-        ),
+        {
+            "learned_scale": True,
+            "model": {"cell": "coupled", "projection": "tanh"},
+            "batch": {"groups": 4},
+        },
     ],
     ids=["paper", "released, devices share blocks"],
 )
@@ -128,6 +127,7 @@ def test_what_the_vectors_decide_is_written_down(names, trained):
     assert "tokenizer" not in run.identity
 
 
+@pytest.mark.slow
 def test_another_run_s_encoder_is_a_start_for_vectors_of_its_width(
     names, trained, tmp_path, on_one_device
 ):
@@ -201,6 +201,7 @@ def share_right(encoder, rows, terms):
     return np.mean([terms[term] == gold for term, (_, gold) in zip(nearest, rows, strict=True)])
 
 
+@pytest.mark.slow
 def test_the_development_score_is_a_mean_over_sets_and_types_of_mention(names, trained, write):
     system, run = load_run(trained[0])
     encoder = system.trained(run).encoder
@@ -223,6 +224,7 @@ def test_the_development_score_is_a_mean_over_sets_and_types_of_mention(names, t
     assert 0 < np.mean([*expected.values()]) < 1
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_the_best_development_score_is_exported(
     names, tmp_path, write, on_one_device, monkeypatch
 ):
@@ -275,6 +277,7 @@ def test_a_development_set_without_mentions(write):
         _development_scores(system)
 
 
+@pytest.mark.slow
 def test_a_run_from_before_there_were_development_sets_goes_on(
     names, trained, tmp_path, on_one_device
 ):
@@ -468,6 +471,7 @@ def copy(exported, tmp_path):
     return shutil.copytree(exported[0], tmp_path / "copy")
 
 
+@pytest.mark.slow
 def test_a_trained_run_encodes_any_string_as_alone(exported, monkeypatch):
     encoder = exported[1]
     together = encoder.encode(TERMS)
@@ -529,6 +533,7 @@ def test_sentence_transformers_opens_it_and_what_it_saves(exported, tmp_path):
     np.testing.assert_allclose(again.encode(TERMS), ours, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_the_released_way_is_the_same_in_pytorch(names, tmp_path, on_one_device):
     config = config_of(

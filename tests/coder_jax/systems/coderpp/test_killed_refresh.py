@@ -15,9 +15,8 @@ from coder_jax.training.run_folder import RunFiles
 from data_pipeline.process import BadInput
 
 
-@pytest.mark.parametrize(
-    "where", ["embed_tokens", pytest.param("nearest_others", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["embed_tokens", "nearest_others"])
 def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, where, monkeypatch):
     monkeypatch.setattr(neighbours, "_TERMS_AT_ONCE", 50)
     monkeypatch.setattr(neighbours, "_QUERIES_CPU", 60)
@@ -46,6 +45,7 @@ def test_killed_inside_a_refresh_it_goes_on_to_the_bit(run, straight, tmp_path, 
     assert not list((out / "index").glob(".*"))
 
 
+@pytest.mark.slow
 def test_killed_when_an_index_is_whole_it_is_not_made_again(run, straight, tmp_path, monkeypatch):
     """No checkpoint after the refresh of step 2 tells of it; vectors of a kill amid it are gone."""
     out, whole, publish = tmp_path / "run", neighbours.embed_tokens, RunFiles.publish
@@ -70,6 +70,7 @@ def test_killed_when_an_index_is_whole_it_is_not_made_again(run, straight, tmp_p
     assert_same_parameters(load_run(out)[1].params, load_run(straight)[1].params)
 
 
+@pytest.mark.slow
 def test_an_index_of_another_encoder_is_made_again(run, straight, tmp_path, monkeypatch):
     """As where a run goes another way to the same step: with other rates, on other devices."""
     out, make = tmp_path / "run", Refresh._make
@@ -84,6 +85,7 @@ def test_an_index_of_another_encoder_is_made_again(run, straight, tmp_path, monk
     np.testing.assert_array_equal(index_of(out, 2), index_of(straight, 2))
 
 
+@pytest.mark.slow
 def test_damaged_vectors_of_a_refresh_say_to_delete_them(data, tmp_path, monkeypatch):
     def damaged(path, *_, **__):
         path.write_bytes(b"\x93NUMPY, and no more")

@@ -47,8 +47,8 @@ from data_pipeline.process import BadInput
 
 # Depths that are used, of 11 layers and more; XLM-R has BERT's layers.
 ENCODERS = (
-    pytest.param("bert-12", marks=pytest.mark.slow),
-    "bert-24",
+    "bert-12",
+    pytest.param("bert-24", marks=pytest.mark.slow),
     pytest.param("xlm-roberta-12", marks=pytest.mark.slow),
     pytest.param("modernbert-24", marks=pytest.mark.slow),
 )
@@ -151,6 +151,7 @@ def test_report_and_what_reads_a_run(trained):
     assert_start(trained, _load_subject("run", str(trained.out)).encoder)
 
 
+@pytest.mark.slow
 def test_mixtures_of_checkpoints(trained):
     system, run = load_run(trained.out)
     mixed = [interpolated(system, run, weight) for weight in (0.0, 0.5, 1.0)]
@@ -178,6 +179,7 @@ def test_another_run_begins_with_it(trained, how):
         assert_start(trained, TermEncoder(bert, tokenizer, settings_of(trained.source)))
 
 
+@pytest.mark.slow
 def test_parameters_are_read_as_they_were_saved(trained):
     system, run = load_run(trained.out)
     shapes = system.shapes(run.described(system.content).start)[0]
@@ -207,6 +209,7 @@ def first_by_transformers(model: Path, export: Path, layers: int) -> np.ndarray:
     return cls / np.linalg.norm(cls, axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_the_first_layers_are_trained_proved_and_exported(trained, tmp_path):
     """Seven: the last of them is a global one of ModernBERT's; it stops after its first step."""
     out, export = tmp_path / "run", tmp_path / "export"

@@ -44,6 +44,7 @@ def swapped(out, step):
     return {**params, "encoder": {**params["encoder"], "layers": turned}}
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_training_gives(model, trained):
     notes = read_notes(trained, 6)
     assert len(notes.proof.terms) == 16 and notes.proof_of_start.terms == notes.proof.terms
@@ -94,6 +95,7 @@ def test_an_export_is_compared_with_training_and_not_only_with_itself(trained, t
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.slow
 def test_nothing_of_training_changes_and_runs_without_a_proof_are_read(
     model, source, trained, tmp_path, monkeypatch, capsys
 ):

@@ -161,6 +161,7 @@ def test_other_benchmarks_need_terms(built, first, tmp_path, capsys):
     assert "has classes, which answer mentions with a semantic group" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_report_shows_them_beside_the_nearest_terms(built, first, mentions, tmp_path, capsys):
     out = tmp_path / "report.html"
     given = ["report", "--model", str(first[0]), "--dictionary", str(built[0]), "--out", str(out)]

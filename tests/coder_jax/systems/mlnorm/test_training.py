@@ -95,13 +95,14 @@ def on_one(dataset):
     return steps_on(dataset, 1, system=CALM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "chunks"),
     [
-        pytest.param(2, 1, marks=pytest.mark.slow),
+        (2, 1),
         (8, 1),
-        pytest.param(1, 4, marks=pytest.mark.slow),
-        pytest.param(2, 2, marks=pytest.mark.slow),
+        (1, 4),
+        (2, 2),
     ],
 )
 def test_neither_devices_nor_chunks_change_anything(dataset, on_one, devices, chunks):
@@ -115,7 +116,8 @@ def test_neither_devices_nor_chunks_change_anything(dataset, on_one, devices, ch
             assert np.linalg.norm(ours - theirs) <= 1e-6 * np.linalg.norm(theirs)
 
 
-@pytest.mark.parametrize("within_group", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("within_group", [True, False])
 def test_the_softmax_is_over_the_concepts_of_the_group_or_over_all(dataset, within_group):
     """At a scale of almost 0 all concepts are as likely: the loss tells how many there are."""
     flat = dataclasses.replace(FIRST, scale=1e-4, within_group=within_group)
@@ -135,6 +137,7 @@ def test_groups_stay_and_rows_of_no_concept_do(on_one):
     assert (params["class_groups"][:CONCEPTS] >> ANY & 1).all()
 
 
+@pytest.mark.slow
 def test_dropout_comes_with_the_step_and_not_without(dataset, on_one):
     without = steps_on(dataset, 1, system=CALM, dropout=False)
     assert without[0][0]["loss"] != pytest.approx(on_one[0][0]["loss"], rel=1e-4)
@@ -144,6 +147,7 @@ class Encoded(Exception):
     """In place of encoding: its argument is the batch."""
 
 
+@pytest.mark.slow
 def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
     """What is encoded: jittered rows in a step, the batch's own where there is no dropout."""
 
@@ -186,6 +190,7 @@ def test_it_learns_and_is_scored_by_terms_and_by_classes(first):
     assert result.scores["classes"]["classes"] > 100
 
 
+@pytest.mark.slow
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
     built, first, tmp_path, on_one_device
 ):
@@ -366,6 +371,7 @@ def test_how_terms_are_packed_and_cut_changes_nothing():
     }
 
 
+@pytest.mark.slow
 def test_without_noise_and_drop_all_stays():
     terms = some_terms([1, 5, 9, 0])
     found = jittered_terms(terms, 16, noise=0.0, drop=0.0)

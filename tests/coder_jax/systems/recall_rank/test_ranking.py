@@ -625,6 +625,7 @@ def test_a_ranker_takes_the_candidates_of_any_encoder_with_its_pooling(mentions,
     assert [one["encoder"]["pooling"] for one in records] == ["cls", "mean"]
 
 
+@pytest.mark.slow
 def test_names_are_encoded_once_for_all_that_ask(
     mentions, generator, ranker, tmp_path, monkeypatch, capsys
 ):

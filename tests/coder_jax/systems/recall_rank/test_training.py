@@ -73,6 +73,7 @@ def test_an_epoch_s_negatives_are_the_nearest_names_of_others(mentions, generato
     assert sorted(int(path.name) for path in (out / "index").iterdir()) == [last - 2, last]
 
 
+@pytest.mark.slow
 def test_the_own_names_of_an_epoch_are_the_nearest_ones(tmp_path, on_one_device):
     """Found by hand with the checkpoint before the last epoch."""
     write_model(tmp_path / "bert", more=UNUSED)
@@ -95,6 +96,7 @@ def test_the_own_names_of_an_epoch_are_the_nearest_ones(tmp_path, on_one_device)
     assert np.load(out / "index" / str(STEPS - 1) / NAMES).tolist() == expected != last.tolist()
 
 
+@pytest.mark.slow
 def test_a_refresh_takes_the_vectors_that_an_evaluation_of_its_step_has_made(
     mentions, generator, tmp_path, on_one_device, encoded
 ):
@@ -120,6 +122,7 @@ def test_it_learns_and_the_best_by_accuracy_is_kept(generator):
     assert result.scores["dev"].keys() == scores
 
 
+@pytest.mark.slow
 def test_the_number_can_be_learnt_alone_and_chooses_the_checkpoint(
     mentions, tmp_path, on_one_device
 ):
@@ -148,6 +151,7 @@ def test_a_generator_without_a_loss_is_refused(mentions):
 
 
 # Within an epoch; before the first step of one, after an evaluation of the same step or without.
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run(
     mentions, generator, tmp_path, on_one_device, at
@@ -188,6 +192,7 @@ def steps_on(stage, folder, devices=1, steps=3, how=None, **optimizer):
     return losses, jax.device_get(state.params), initial
 
 
+@pytest.mark.slow
 def test_the_pooler_that_is_trained_decays(mentions):
     """The first step of AdamW: with a decay, less by rate x decay x what was there."""
     decay, rate = 0.5, 1e-3  # of `config_of`
@@ -203,14 +208,15 @@ def test_the_pooler_that_is_trained_decays(mentions):
     np.testing.assert_allclose(some["bias"], none["bias"], rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "devices", "how"),
     [
-        pytest.param("recall", 4, {}, marks=pytest.mark.slow),
+        ("recall", 4, {}),
         ("recall", 2, {"passes": 2, "cache_chunks": 2}),
-        pytest.param("recall", 1, {"cache_chunks": 3, "remat": "layers"}, marks=pytest.mark.slow),
+        ("recall", 1, {"cache_chunks": 3, "remat": "layers"}),
         ("rank", 2, {"passes": 2, "cache_chunks": 2}),
-        pytest.param("rank", 1, {"cache_chunks": 3, "remat": "dots"}, marks=pytest.mark.slow),
+        ("rank", 1, {"cache_chunks": 3, "remat": "dots"}),
     ],
 )
 def test_devices_passes_chunks_and_remat_change_nothing(mentions, request, stage, devices, how):
@@ -379,6 +385,7 @@ def test_it_learns_and_is_scored_by_both_and_alone(ranker):
     assert {"accuracy", "rank alone", "recall@5"} <= result.scores["dev"].keys()
 
 
+@pytest.mark.slow
 def test_stopped_and_gone_on_with_it_is_bitwise_the_straight_run_of_ranker(
     lists, ranker, tmp_path, on_one_device
 ):
@@ -574,6 +581,7 @@ def lists_in(page, what):
     return [[(n, name.strip()) for n, name in item.findall(cell)] for cell in cells]
 
 
+@pytest.mark.slow
 def test_a_ranker_shows_its_lists_and_a_generator_finds_them(
     mentions, lists, generator, ranker, tmp_path
 ):
