@@ -39,7 +39,8 @@ class Ours(OnDevice):
 
     def __init__(self, work: Work):
         recipe = coder_eng()
-        model = dataclasses.replace(recipe.system.model, dtype=work.dtype)
+        dropout = None if work.dropout else 0.0
+        model = dataclasses.replace(recipe.system.model, dtype=work.dtype, dropout=dropout)
         system = dataclasses.replace(work.coder, model=model, batch=work.spec)
         run = RunConfig(cache_chunks=work.cache_chunks)
         config = dataclasses.replace(recipe, system=system, optimizer=work.optimizer, run=run)
@@ -50,9 +51,7 @@ class Ours(OnDevice):
             relations=work.relations,
             types=0,
         )
-        self.train_step = make_step(
-            config, about, BatchMaker.packed, devices=jax.devices()[:1], dropout=work.dropout
-        )
+        self.train_step = make_step(config, about, BatchMaker.packed, devices=jax.devices()[:1])
         initial = {
             "encoder": split_encoder(bert)[1],
             "relations": initial_relations(work.relations, bert.config.hidden_size),

@@ -468,16 +468,15 @@ class BneSystem(System):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """L_syn + L_def + L_ctx (equation 6), each the mean over the names that have its target.
 
         The paper prints sums (equations 3 to 5).
         """
         config = self.config(recorded_start)
-        rate = self.model.dropout if dropout else 0.0
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
-            vectors = self.vectors(config, params["encoder"], batch, step_key, mesh, rate)
+            vectors = self.vectors(config, params["encoder"], batch, step_key, mesh)
             total, metrics = _bne_loss(
                 vectors,
                 batch,
@@ -497,13 +496,12 @@ class BneSystem(System):
         batch: Batch,
         step_key: StepKey,
         mesh: Mesh,
-        rate: float,
     ) -> jax.Array:
         """float32 [B, G, N, D]: f of the names of a pass."""
         blocks, groups, names = batch["concepts"].shape
-        ids = token_ids(batch, step_key, self.batch.seed) if rate else None
+        ids, rate = token_ids(batch, step_key, self.batch.seed), self.model.dropout
 
-        def encode(block: Tree, ids_RL: jax.Array | None) -> jax.Array:
+        def encode(block: Tree, ids_RL: jax.Array) -> jax.Array:
             number = groups * names
             return name_vectors(config, params, block, number, dropout_ids_RL=ids_RL, dropout=rate)
 

@@ -132,8 +132,8 @@ class CoderV1System(EncoderSystem):
     def hyperparameters(self) -> dict[str, Any]:
         return {"mu": self.mu}
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
+        return mean_over_groups(self, recorded_start, mesh)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group of k pairs; with relations N = 3k.

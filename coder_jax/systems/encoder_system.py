@@ -112,7 +112,7 @@ _LEAST_TOKENS = 2  # of a term: [CLS] and [SEP]
 
 
 def term_vectors(
-    bert: Bert, batch: Batch, step_key: StepKey, mesh: Mesh, pooling: str, seed: int | None
+    bert: Bert, batch: Batch, step_key: StepKey, mesh: Mesh, pooling: str, seed: int
 ) -> jax.Array:
     """float32 [B, G, N, D]: the vector of each term of a pass.
 
@@ -122,10 +122,10 @@ def term_vectors(
         step_key: where in the run.
         mesh: the devices.
         pooling: one of `POOLINGS`.
-        seed: of the dropout; None for none.
+        seed: of the dropout.
     """
 
-    def encode(rows: list[jax.Array], ids_RL: jax.Array | None, terms: int) -> jax.Array:
+    def encode(rows: list[jax.Array], ids_RL: jax.Array, terms: int) -> jax.Array:
         tokens_RL, positions_RL, segments_RL = rows
         return bert.term_vectors(tokens_RL, positions_RL, segments_RL, terms, pooling, ids_RL)
 
@@ -133,26 +133,26 @@ def term_vectors(
 
 
 def read_term_blocks(
-    read: Callable[[list[jax.Array], jax.Array | None, int], Any],
+    read: Callable[[list[jax.Array], jax.Array, int], Any],
     batch: Batch,
     step_key: StepKey,
     mesh: Mesh,
-    seed: int | None,
+    seed: int,
     beside: tuple[str, ...] = (),
 ) -> Any:
     """Applies `read` to the packed rows of each block; each result is [B, G, N, ...].
 
     Args:
-        read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L]
-            or None, the number of terms), one array or several, [terms, ...] each.
+        read: of ([tokens, positions, segments, and what is beside] [R, L] each, dropout ids [R, L],
+            the number of terms), one array or several, [terms, ...] each.
         batch, step_key, mesh, seed: as for `term_vectors`.
         beside: names of further packed arrays.
     """
     blocks, groups, terms = batch["concepts"].shape
     rows = [batch[name] for name in (*PACKED, *beside)]
-    ids = None if seed is None else token_ids(batch, step_key, seed)
+    ids = token_ids(batch, step_key, seed)
 
-    def encode(rows: list[jax.Array], ids_RL: jax.Array | None) -> Any:
+    def encode(rows: list[jax.Array], ids_RL: jax.Array) -> Any:
         return read(rows, ids_RL, groups * terms)
 
     # A batch dimension of one would cost a CPU transposes in every dense layer's gradient.
@@ -169,10 +169,10 @@ def read_term_blocks(
 
 
 def _read_chunks(
-    read: Callable[[list[jax.Array], jax.Array | None, int], Any],
+    read: Callable[[list[jax.Array], jax.Array, int], Any],
     of_blocks: Callable[..., Any],
     rows: list[jax.Array],
-    ids: jax.Array | None,
+    ids: jax.Array,
     terms: int,
     chunks: int,
     mesh: Mesh,
@@ -204,7 +204,7 @@ def _read_chunks(
         array_CBRL = jnp.moveaxis(array, 2, 0).reshape(chunks, blocks, -1, length)
         return constrain(mesh, array_CBRL, PartitionSpec(None, "groups", "within"))
 
-    def read_chunk(rows: list[jax.Array], ids_RL: jax.Array | None) -> tuple[Any, jax.Array]:
+    def read_chunk(rows: list[jax.Array], ids_RL: jax.Array) -> tuple[Any, jax.Array]:
         """The results [n, ...] of the terms that begin in a chunk, and their numbers in the
         block.
         """

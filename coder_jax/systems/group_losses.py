@@ -500,7 +500,7 @@ class RelationTable(GroupHead):
 # The loss of a step: the mean over its groups.
 
 
-def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh) -> Loss:
     """The loss of a system whose batches are groups of terms (`Group`), for `System.loss`.
 
     With a teacher (`--teacher`) the loss of a group has one more part, `teacher_loss`, by the
@@ -514,7 +514,7 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
         system: an `EncoderSystem`, whose heads may be of `GroupHead`. It has a method `group_loss`,
             of a `Group`: its loss and metrics; and may have `matryoshka`, the widths, which are
             none where the loss is of whole vectors.
-        recorded_start, mesh, dropout: of `System.loss`.
+        recorded_start, mesh: of `System.loss`.
 
     Raises:
         BadInput: if a width is larger than a vector.
@@ -552,10 +552,11 @@ def mean_over_groups(system: Any, recorded_start: Any, mesh: Mesh, *, dropout: b
     losses_of_groups = jax.vmap(jax.vmap(summed))
 
     def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
-        seed = system.batch.seed if dropout else None
         bert = merge_encoder(graph, params["encoder"], step_key.remat)
         group = Group(
-            vectors=term_vectors(bert, batch, step_key, mesh, system.model.pooling, seed),
+            vectors=term_vectors(
+                bert, batch, step_key, mesh, system.model.pooling, system.batch.seed
+            ),
             concepts=batch["concepts"],
             relations=batch["relations"],
             types=batch.get("types"),
@@ -649,8 +650,8 @@ class CoderLosses:
         rank = {"rank of relation matrices": self.relation_rank} if self.relation_rank else {}
         return {"mu": self.mu} | rank | told_widths(self.matryoshka)
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
-        return mean_over_groups(self, recorded_start, mesh, dropout=dropout)
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
+        return mean_over_groups(self, recorded_start, mesh)
 
     def group_loss(self, group: Group) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of one group, without queries L_MS alone, and its metrics: `loss_term`,

@@ -261,7 +261,6 @@ def make_step(
     packed: tuple[str, ...],
     *,
     devices: Sequence[jax.Device] | None = None,
-    dropout: bool = True,
 ) -> Step:
     """The step of a run, not yet compiled.
 
@@ -270,7 +269,6 @@ def make_step(
         recorded_start: of `System.load_initial`.
         packed: of `BatchSource.packed`.
         devices: of the mesh; all of all hosts if None.
-        dropout: whether dropout is on.
     """
     system, run = config.system, config.run
     mesh = make_mesh(system.groups // run.passes, devices)
@@ -282,7 +280,7 @@ def make_step(
     lazy = LazyRows(lazy_parts(parts), config.optimizer, mesh, packed)
 
     def loss(config: Config) -> Loss:
-        return config.system.loss(recorded_start, mesh, dropout=dropout)
+        return config.system.loss(recorded_start, mesh)
 
     return Step(
         mesh=mesh,

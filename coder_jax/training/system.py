@@ -313,7 +313,7 @@ class System(abc.ABC):
         """
 
     @abc.abstractmethod
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """The loss of a pass; may place its arrays with `mesh.constrain`."""
 
     # ---- During training ----

@@ -162,7 +162,7 @@ class ToySystem(System):
             for name, part in params.items()
         }, zeros
 
-    def loss(self, recorded_start: _StartOfToy, mesh, *, dropout: bool = True):
+    def loss(self, recorded_start: _StartOfToy, mesh):
         def pass_loss(params, extra, batch, step_key):
             code_BGD = codes(params["encoder"], params["rows"], batch["tokens"], batch["ids"])
             if self.normal:

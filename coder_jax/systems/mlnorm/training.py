@@ -419,23 +419,22 @@ class MLNormSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """Cross-entropy of the softmax over the concepts (equation 5), averaged over the terms."""
         structure = self.structure(recorded_start)
         graph, _ = split_encoder(structure)
         rate = structure.config.hidden_dropout
-        seed = self.batch.seed if dropout else None
+        seed = self.batch.seed
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"], step_key.remat)
-            if self.jitters and seed is not None:
+            if self.jitters:
                 ids = token_ids(batch, step_key, seed)
                 batch = _jittered(batch, ids, noise=self.jitter_noise, drop=self.jitter_drop)
             vector_BGNW = term_vectors(bert, batch, step_key, mesh, self.model.pooling, seed)
             pooled_NW = vector_BGNW.reshape(-1, vector_BGNW.shape[-1])
             pooled_NW = constrain(mesh, pooled_NW, EVERYWHERE)
-            if seed is not None:
-                pooled_NW = drop_vectors(pooled_NW, seed, step_key, _POOLED_SITE, rate)
+            pooled_NW = drop_vectors(pooled_NW, seed, step_key, _POOLED_SITE, rate)
             vector_ND, extra = train_head(params["head"], extra, pooled_NW)
             class_N = batch["concepts"].reshape(-1)
             group_N = batch["semantic_groups"].reshape(-1)
@@ -734,7 +733,7 @@ class MLNormClassesSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """Cross-entropy over the union of the concepts and candidates of the step's terms.
 
         Of each term those that are of its semantic group (and have a term in its language, if

@@ -360,15 +360,15 @@ class RecallSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """L = L_t + L_c (equation 6), averaged over the triplets and the mentions of the pass."""
         graph, _ = split_encoder(self.structure(recorded_start))
-        seed = self.batch.seed if dropout else None
+        seed = self.batch.seed
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"], step_key.remat)
 
-            def read(rows: list[jax.Array], ids: jax.Array | None, terms: int) -> Any:
+            def read(rows: list[jax.Array], ids: jax.Array, terms: int) -> Any:
                 tokens, positions, segments = rows
                 return bert.vectors_and_first(
                     tokens, positions, segments, terms, self.model.pooling, ids
@@ -552,16 +552,16 @@ class RankSystem(EncoderSystem):
 
     # ---- The loss ----
 
-    def loss(self, recorded_start: Any, mesh: Mesh, *, dropout: bool = True) -> Loss:
+    def loss(self, recorded_start: Any, mesh: Mesh) -> Loss:
         """Mean cross-entropy over the pairs (equation 10), of two answers, or three (--broader)."""
         graph, _ = split_encoder(self.structure(recorded_start))
-        seed = self.batch.seed if dropout else None
+        seed = self.batch.seed
         number, after = len(recorded_start.keyword_kinds), self.mask == "after"
 
         def pass_loss(params: Params, extra: Tree, batch: Batch, step_key: StepKey) -> Any:
             bert = merge_encoder(graph, params["encoder"], step_key.remat)
 
-            def read(rows: list[jax.Array], ids: jax.Array | None, pairs: int) -> jax.Array:
+            def read(rows: list[jax.Array], ids: jax.Array, pairs: int) -> jax.Array:
                 tokens, positions, segments, kinds, types = rows
                 probes = Probes(kinds=kinds, types=types, number=number, after=after)
                 return bert.pair_vectors(tokens, positions, segments, probes, pairs, ids)
@@ -570,8 +570,7 @@ class RankSystem(EncoderSystem):
                 read, batch, step_key, mesh, seed, beside=("kinds", "types")
             )
             vector_ND = vector_BGND.reshape(-1, vector_BGND.shape[-1])
-            if seed is not None:
-                vector_ND = drop_vectors(vector_ND, seed, step_key, _HEAD_SITE, self.head_dropout)
+            vector_ND = drop_vectors(vector_ND, seed, step_key, _HEAD_SITE, self.head_dropout)
             logit_NA = answer_logits(vector_ND, params["score"])
             label_N = batch["labels"].reshape(-1)
             loss_N = optax.softmax_cross_entropy_with_integer_labels(logit_NA, label_N)

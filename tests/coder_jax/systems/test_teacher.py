@@ -165,15 +165,16 @@ def test_a_batch_has_the_vectors_of_its_terms(taught):
 
 def values(system, source, step=0):
     """The loss of a step, its metrics, its vectors [G, N, D], and its batch without dropout."""
+    system = dataclasses.replace(system, model=dataclasses.replace(system.model, dropout=0.0))
     start, params = system.load_initial(source)
     mesh = make_mesh(1, jax.devices()[:1])
     batch = {name: jnp.asarray(array[0]) for name, array in source.batch(step).items()}
     where = StepKey(step=jnp.int32(step), number=jnp.int32(0))
-    total, (_, metrics) = system.loss(start, mesh, dropout=False)(params, {}, batch, where)
+    total, (_, metrics) = system.loss(start, mesh)(params, {}, batch, where)
     from coder_jax.models.bert import merge_encoder, split_encoder
 
     bert = merge_encoder(split_encoder(system.structure(start))[0], params["encoder"])
-    vectors = term_vectors(bert, batch, where, mesh, system.model.pooling, None)
+    vectors = term_vectors(bert, batch, where, mesh, system.model.pooling, 0)
     return float(total), metrics, np.asarray(vectors[0]), jax.device_get(batch)
 
 

@@ -73,17 +73,18 @@ def is_clear(vectors, concepts, margin, keeps):
 
 
 def value(system, source, step=0):
-    """The loss of a step, its metrics and its vectors [B, G, N, D]."""
+    """The loss of a step, its metrics and its vectors [B, G, N, D], without dropout."""
+    system = dataclasses.replace(system, model=dataclasses.replace(system.model, dropout=0.0))
     start, params = system.load_initial(source)
     mesh = make_mesh(1, jax.devices()[:1])
     batch = {name: jnp.asarray(array[0]) for name, array in source.batch(step).items()}
     where = StepKey(step=jnp.int32(step), number=jnp.int32(0))
-    loss = system.loss(start, mesh, dropout=False)
+    loss = system.loss(start, mesh)
     total, (_, metrics) = loss(params, {}, batch, where)
     from coder_jax.models.bert import merge_encoder, split_encoder
 
     bert = merge_encoder(split_encoder(system.structure(start))[0], params["encoder"])
-    vectors = term_vectors(bert, batch, where, mesh, system.model.pooling, None)
+    vectors = term_vectors(bert, batch, where, mesh, system.model.pooling, 0)
     return float(total), metrics, np.asarray(vectors[0]), np.asarray(batch["concepts"][0])
 
 
@@ -119,7 +120,9 @@ def test_widths_are_a_sum_over_first_numbers(kind, model, source):
 @pytest.mark.slow
 def test_widths_with_relations(model, source):
     """The queries of relations are cut as the vectors are."""
-    system = dataclasses.replace(config(model, "x").system, mu=0.5, relation_noise=0.0).resolved()
+    plain = config(model, "x").system
+    still = dataclasses.replace(plain.model, dropout=0.0)
+    system = dataclasses.replace(plain, model=still, mu=0.5, relation_noise=0.0).resolved()
     start, params = system.load_initial(source)
     shapes, _ = system.shapes(start)
     params |= system.init_params(shapes, {})[0]
@@ -129,7 +132,7 @@ def test_widths_with_relations(model, source):
 
     def found(widths):
         own = dataclasses.replace(system, matryoshka=widths)
-        return float(own.loss(start, mesh, dropout=False)(params, {}, batch, where)[0])
+        return float(own.loss(start, mesh)(params, {}, batch, where)[0])
 
     assert found((32, 8)) == pytest.approx(found((32,)) + found((8,)), rel=1e-5)
     assert found((32,)) == pytest.approx(found(()), rel=1e-6)

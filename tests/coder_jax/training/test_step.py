@@ -74,7 +74,7 @@ def initial(model=TINY):
     )
 
 
-def step_alone(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG, **how):
+def step_alone(system, *, devices=1, model=TINY, optimizer=CONFIG, **how):
     """The step of a system on some devices; `how` is of `RunConfig`."""
     config = Config(
         recipe="test",
@@ -85,7 +85,7 @@ def step_alone(system, *, devices=1, dropout=True, model=TINY, optimizer=CONFIG,
     encoder = EncoderOfRun(config=model.to_hf(), pooler=model.pooled, license=None)
     about = StartOfGroups(encoder=encoder, relations=5, types=4)
     where = jax.devices()[:devices]
-    return make_step(config, about, BatchMaker.packed, devices=where, dropout=dropout)
+    return make_step(config, about, BatchMaker.packed, devices=where)
 
 
 def step_of(system, *, model=TINY, **how):
@@ -405,7 +405,8 @@ def test_bfloat16_is_the_encoder_alone(dataset, plain):
 
 
 def test_dropout_is_on(dataset, plain):
-    assert run(dataset, dropout=False, steps=1)[0][0]["loss"] != plain[0][0]["loss"]
+    still = with_model(dropout=0.0)
+    assert run(dataset, still, steps=1)[0][0]["loss"] != plain[0][0]["loss"]
 
 
 @pytest.mark.slow

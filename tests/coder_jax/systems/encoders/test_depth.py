@@ -291,7 +291,7 @@ def test_twelve_layers_as_by_hand(tmp_path):
     begun = system.init_params({name: shapes[name] for name in shapes if name != "encoder"}, {})[0]
     assert begun.keys() == {"relations"}
     params = {"encoder": encoder, **begun}
-    loss = system.loss(about, make_mesh(1, jax.devices()[:1]), dropout=False)
+    loss = system.loss(about, make_mesh(1, jax.devices()[:1]))
     # Rises over one step, then stays; the relations do not decay.
     rate = optax.join_schedules([lambda _: 5e-4, lambda _: 1e-3], [1])
     gradient = jax.jit(

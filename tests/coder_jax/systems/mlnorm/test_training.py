@@ -57,12 +57,10 @@ def unlike_encoder():
     )
 
 
-def steps_on(dataset, devices, *, system=FIRST, steps=3, dropout=True, **how):
+def steps_on(dataset, devices, *, system=FIRST, steps=3, **how):
     """(metrics of each step, parameters, statistics) of a run on some devices."""
     config = Config(recipe="test", system=system, optimizer=ADAM, run=RunConfig(**how))
-    step = make_step(
-        config, ABOUT, BatchMaker.packed, devices=jax.devices()[:devices], dropout=dropout
-    )
+    step = make_step(config, ABOUT, BatchMaker.packed, devices=jax.devices()[:devices])
     groups = np.zeros(padded_rows(CONCEPTS), np.uint16)
     groups[:CONCEPTS] = groups_of(dataset)
     initial = {"encoder": unlike_encoder(), "class_groups": groups}
@@ -121,7 +119,7 @@ def test_neither_devices_nor_chunks_change_anything(dataset, on_one, devices, ch
 def test_the_softmax_is_over_the_concepts_of_the_group_or_over_all(dataset, within_group):
     """At a scale of almost 0 all concepts are as likely: the loss tells how many there are."""
     flat = dataclasses.replace(FIRST, scale=1e-4, within_group=within_group)
-    history, *_ = steps_on(dataset, 1, system=flat, steps=1, dropout=False)
+    history, *_ = steps_on(dataset, 1, system=flat, steps=1)
     bits = groups_of(dataset)
     batch = next(BatchMaker(dataset, FIRST.batch, StepCut()).batches(0, 1))
     sizes = [(bits >> group & 1).sum() for group in batch["semantic_groups"].ravel()]
@@ -139,7 +137,8 @@ def test_groups_stay_and_rows_of_no_concept_do(on_one):
 
 @pytest.mark.slow
 def test_dropout_comes_with_the_step_and_not_without(dataset, on_one):
-    without = steps_on(dataset, 1, system=CALM, dropout=False)
+    still = dataclasses.replace(CALM, model=dataclasses.replace(CALM.model, dropout=0.0))
+    without = steps_on(dataset, 1, system=still)
     assert without[0][0]["loss"] != pytest.approx(on_one[0][0]["loss"], rel=1e-4)
 
 
@@ -149,7 +148,7 @@ class Encoded(Exception):
 
 @pytest.mark.slow
 def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
-    """What is encoded: jittered rows in a step, the batch's own where there is no dropout."""
+    """What is encoded: jittered rows in a step, the batch's own where the system has no jitter."""
 
     def stops(bert, batch, *more):
         raise Encoded(batch)
@@ -160,22 +159,16 @@ def test_jitter_comes_with_the_step_and_not_without(dataset, monkeypatch):
     step_key = StepKey(jnp.int32(5), jnp.int32(0))
     mesh = make_mesh(8, jax.devices()[:1])
 
-    def encoded(system, dropout):
+    def encoded(system):
         with pytest.raises(Encoded) as found:
-            system.loss(ABOUT, mesh, dropout=dropout)(
-                {"encoder": unlike_encoder()}, {}, batch, step_key
-            )
+            system.loss(ABOUT, mesh)({"encoder": unlike_encoder()}, {}, batch, step_key)
         return found.value.args[0]
 
     still = dataclasses.replace(CALM, jitter_noise=0.0, jitter_drop=0.0)
     expected = _jittered(batch, token_ids(batch, step_key, CALM.batch.seed), noise=0.5, drop=0.3)
     assert (expected["tokens"] != batch["tokens"]).any()
-    for system, dropout, rows in (
-        (CALM, True, expected),
-        (CALM, False, batch),
-        (still, True, batch),
-    ):
-        assert_same_parameters(encoded(system, dropout), rows)
+    assert_same_parameters(encoded(CALM), expected)
+    assert_same_parameters(encoded(still), batch)
 
 
 # ---- A whole run, on a dataset that was built ----
