@@ -35,7 +35,7 @@ from coder_jax.systems.encoder_system import (
 )
 from coder_jax.systems.group_losses import CoderLosses, GroupRun
 from coder_jax.training.system import ONCE, Config, OptimizerConfig, View
-from data_pipeline.batches.draws import NeighbourDraw
+from data_pipeline.batches.draws import NeighbourDraw, SharedNames
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSource, NeighbourSpec, check_least
 from data_pipeline.dataset.store import TripletDataset
 from data_pipeline.process import BadInput
@@ -146,12 +146,23 @@ def _write_neighbours(
         vectors = _write_vectors(
             folder / _VECTORS, data, placed, pooling=pooling, provenance=provenance
         )
-        owner = np.arange(data.term_start.size - 1)
+        owner = np.arange(data.term_start.size - 1)  # the concept of each vector
         if draw.spec.neighbours_of == "concepts":
             vectors = _write_means(folder / _CONCEPTS, data, vectors, provenance=provenance)
         else:
             owner = np.repeat(owner, np.diff(data.term_start))
-        make = _Neighbours(draw, vectors, owner, products)
+        share_a_name, wanted = SharedNames(data), draw.spec.neighbours
+
+        def make(first: int, last: int) -> np.ndarray:
+            anchors = draw.anchors[first:last]
+            _, found = nearest_others(vectors, wanted + SPARE, anchors, products)
+            left_out = share_a_name(owner[anchors][:, None], owner[found])
+            order = np.argsort(left_out, axis=1, kind="stable")[:, :wanted]
+            kept = np.take_along_axis(np.where(left_out, -1, found), order, axis=1)
+            nearest = np.full((last - first, wanted), -1, np.int32)
+            nearest[:, : kept.shape[1]] = kept
+            return nearest
+
         rows = len(draw.anchors)
         write_rows(path, rows, make, chunk=chunk, provenance=of_path, what="neighbours")
     if is_first():
@@ -203,36 +214,6 @@ def _write_means(
         what="vectors of all concepts",
     )
     return RowsOfFile(path, _DELETE)
-
-
-class _Neighbours:
-    """Computes rows of the index; called with the first row and the end.
-
-    Args:
-        draw: whose neighbours are wanted.
-        vectors: of all terms, or all concepts.
-        owner: int [len(vectors)], the concept of each.
-        products: of the search.
-    """
-
-    def __init__(
-        self, draw: NeighbourDraw, vectors: RowsOfFile, owner: np.ndarray, products: Products
-    ):
-        from data_pipeline.batches.draws import SharedNames
-
-        self.anchors, self.wanted = draw.anchors, draw.spec.neighbours
-        self.vectors, self.owner, self.products = vectors, owner, products
-        self.share_a_name = SharedNames(draw.dataset)
-
-    def __call__(self, first: int, last: int) -> np.ndarray:
-        anchors = self.anchors[first:last]
-        _, found = nearest_others(self.vectors, self.wanted + SPARE, anchors, self.products)
-        left_out = self.share_a_name(self.owner[anchors][:, None], self.owner[found])
-        order = np.argsort(left_out, axis=1, kind="stable")[:, : self.wanted]
-        kept = np.take_along_axis(np.where(left_out, -1, found), order, axis=1)
-        nearest = np.full((last - first, self.wanted), -1, np.int32)
-        nearest[:, : kept.shape[1]] = kept
-        return nearest
 
 
 # -------------------------------------------------------------------------------------------------
