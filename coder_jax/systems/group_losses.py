@@ -74,6 +74,20 @@ class GroupRun(EncoderRun):
 # should be float32 of the highest matmul precision, because they are multiplied by beta = 50 here.
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MultiSimilarity:
+    """Hyperparameters of one multi-similarity loss; the papers' values."""
+
+    alpha: float = 2.0
+    """Sharpness for positives."""
+    beta: float = 50.0
+    """Sharpness for negatives."""
+    base: float = 0.5
+    """Lambda, the similarity around which pairs are weighed."""
+    margin: float = 0.1
+    """Epsilon of the mining."""
+
+
 def _log_one_plus_sum_exp(exponent_AB: jax.Array, include_AB: jax.Array) -> jax.Array:
     """log(1 + sum over included j of exp(x_ij)); no overflow, gradients finite for finite input.
 
@@ -95,12 +109,8 @@ def _multi_similarity_loss(
     similarity_AB: jax.Array,
     positive_AB: jax.Array,
     negative_AB: jax.Array,
+    constants: MultiSimilarity,
     anchor_A: jax.Array | None = None,
-    *,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    base: float = 0.5,
-    margin: float = 0.1,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     r"""Multi-similarity loss with its hard-pair mining, over any similarity matrix.
 
@@ -120,10 +130,8 @@ def _multi_similarity_loss(
         similarity_AB: float [A, B], anchors against candidates.
         positive_AB: bool [A, B], the pairs with label 1, less the pair of a term with itself.
         negative_AB: bool [A, B], the pairs with label 0. A pair in neither mask takes no part.
+        constants: alpha, beta, lambda and epsilon.
         anchor_A: bool [A], anchors that count; all of them if None.
-        alpha, beta: sharpness for positives and negatives.
-        base: lambda, the similarity around which pairs are weighed.
-        margin: epsilon of the mining.
 
     Returns:
         (loss, pairs): the mean over the anchors that count (0 if there are none), and `positives`
@@ -139,33 +147,23 @@ def _multi_similarity_loss(
     # Rows without positives (negatives) give +inf (-inf) and so mine nothing, as they must.
     hardest_positive_A1 = jnp.where(positive_AB, similarity_AB, jnp.inf).min(axis=1, keepdims=True)
     hardest_negative_A1 = jnp.where(negative_AB, similarity_AB, -jnp.inf).max(axis=1, keepdims=True)
-    mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - margin)
-    mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + margin)
-    return weighed_pairs(
-        similarity_AB,
-        mined_positive_AB,
-        mined_negative_AB,
-        anchor_A,
-        alpha=alpha,
-        beta=beta,
-        base=base,
-    )
+    mined_negative_AB = negative_AB & (similarity_AB > hardest_positive_A1 - constants.margin)
+    mined_positive_AB = positive_AB & (similarity_AB < hardest_negative_A1 + constants.margin)
+    return weighed_pairs(similarity_AB, mined_positive_AB, mined_negative_AB, constants, anchor_A)
 
 
 def weighed_pairs(
     similarity_AB: jax.Array,
     positive_AB: jax.Array,
     negative_AB: jax.Array,
+    constants: MultiSimilarity,
     anchor_A: jax.Array | None = None,
-    *,
-    alpha: float,
-    beta: float,
-    base: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The mean of L_i of `_multi_similarity_loss` over pairs mined by any rule.
 
     Args and what comes back are as there, of the mined pairs.
     """
+    alpha, beta, base = constants.alpha, constants.beta, constants.base
     loss_A = (
         _log_one_plus_sum_exp(-alpha * (similarity_AB - base), positive_AB) / alpha
         + _log_one_plus_sum_exp(beta * (similarity_AB - base), negative_AB) / beta
@@ -231,20 +229,6 @@ class Group:
         return self.concepts[:, None] != self.concepts[None, :]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MultiSimilarity:
-    """Hyperparameters of one multi-similarity loss; the papers' values."""
-
-    alpha: float = 2.0
-    """Sharpness for positives."""
-    beta: float = 50.0
-    """Sharpness for negatives."""
-    base: float = 0.5
-    """Lambda, the similarity around which pairs are weighed."""
-    margin: float = 0.1
-    """Epsilon of the mining."""
-
-
 def _products(a_AD: jax.Array, b_BD: jax.Array) -> jax.Array:
     """float32 [A, B], the inner product of every pair."""
     return jnp.einsum("ad,bd->ab", a_AD, b_BD, precision=jax.lax.Precision.HIGHEST)
@@ -276,10 +260,7 @@ def term_loss(group: Group, loss: MultiSimilarity) -> tuple[jax.Array, dict[str,
         (loss, metrics): `loss_term`, and the mined pairs per anchor.
     """
     total, mined = _multi_similarity_loss(
-        cosine(group.vectors, group.vectors),
-        group.positives,
-        group.negatives,
-        **dataclasses.asdict(loss),
+        cosine(group.vectors, group.vectors), group.positives, group.negatives, loss
     )
     return total, {
         "loss_term": total,
@@ -670,11 +651,7 @@ class CoderLosses:
         else:
             similarity_kk = -_distance(group.queries, tails_kD)
         relation_loss, mined = _multi_similarity_loss(
-            similarity_kk,
-            reached_kk,
-            ~reached_kk,
-            group.related,
-            **dataclasses.asdict(self.relation),
+            similarity_kk, reached_kk, ~reached_kk, self.relation, group.related
         )
         metrics |= {
             "loss_relation": relation_loss,

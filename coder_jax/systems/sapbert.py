@@ -65,19 +65,9 @@ class SapBertSystem(EncoderSystem):
         """The loss of one group and its metrics."""
         similarity_NN = cosine(group.vectors, group.vectors)
         positive_NN, negative_NN = _mined_triplets(
-            similarity_NN,
-            group.positives,
-            group.negatives,
-            margin=self.term.margin,
+            similarity_NN, group.positives, group.negatives, margin=self.term.margin
         )
-        loss, mined = weighed_pairs(
-            similarity_NN,
-            positive_NN,
-            negative_NN,
-            alpha=self.term.alpha,
-            beta=self.term.beta,
-            base=self.term.base,
-        )
+        loss, mined = weighed_pairs(similarity_NN, positive_NN, negative_NN, self.term)
         return loss, {
             "loss_term": loss,
             "mined_positives": mined["positives"],

@@ -12,6 +12,7 @@ from naive_losses import naive
 from coder_jax.devices.mesh import make_mesh
 from coder_jax.systems import group_losses
 from coder_jax.systems.group_losses import (
+    MultiSimilarity,
     _init_relations,
     _log_one_plus_sum_exp,
     _multi_similarity_loss,
@@ -20,6 +21,7 @@ from coder_jax.systems.group_losses import (
 from coder_jax.systems.group_losses import _relation_queries as queries_of_matrices
 
 PAPER = {"alpha": 2.0, "beta": 50.0, "base": 0.5, "margin": 0.1}
+CONSTANTS = MultiSimilarity(**PAPER)
 
 
 def masks(labels):
@@ -40,7 +42,7 @@ def test_equals_the_naive_loop_on_a_rectangle_with_masked_anchors_and_pairs(seed
     negative = ~positive & (rng.random((7, 11)) < 0.8)  # some pairs are in neither mask
     anchors = rng.random(7) < 0.7
     with jax.enable_x64(True):
-        loss, pairs = _multi_similarity_loss(similarity, positive, negative, anchors, **PAPER)
+        loss, pairs = _multi_similarity_loss(similarity, positive, negative, CONSTANTS, anchors)
     want = naive(similarity, positive, negative, anchors, **PAPER)
     np.testing.assert_allclose((loss, pairs["positives"], pairs["negatives"]), want, rtol=1e-12)
 
@@ -49,7 +51,7 @@ def test_by_hand():
     # Anchor 0: positive at 0.6, negatives at 0.55 and 0.1; kept: 0.6 (< 0.65) and 0.55 (> 0.5).
     similarity = jnp.array([[0.6, 0.55, 0.1]])
     positive = jnp.array([[True, False, False]])
-    loss, pairs = _multi_similarity_loss(similarity, positive, ~positive, **PAPER)
+    loss, pairs = _multi_similarity_loss(similarity, positive, ~positive, CONSTANTS)
     want = math.log1p(math.exp(-2 * 0.1)) / 2 + math.log1p(math.exp(50 * 0.05)) / 50
     assert float(loss) == pytest.approx(want, rel=1e-6)
     assert (int(pairs["positives"]), int(pairs["negatives"])) == (1, 1)
@@ -73,7 +75,7 @@ def oracle(vectors, labels):
 def ours(vectors, labels):
     def loss(vectors):
         unit = vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
-        return _multi_similarity_loss(unit @ unit.T, *masks(labels), **PAPER)[0]
+        return _multi_similarity_loss(unit @ unit.T, *masks(labels), CONSTANTS)[0]
 
     with jax.enable_x64(True):
         value, gradient = jax.jit(jax.value_and_grad(loss))(jnp.asarray(vectors, jnp.float64))
@@ -123,7 +125,7 @@ def test_masked_rows_change_nothing():
         positive, negative = masks(labels)
         both = valid[:, None] & valid[None, :]
         return _multi_similarity_loss(
-            unit @ unit.T, positive & both, negative & both, valid, **PAPER
+            unit @ unit.T, positive & both, negative & both, CONSTANTS, valid
         )[0]
 
     plain = jax.value_and_grad(loss)(jnp.asarray(vectors), labels, np.ones(12, bool))
@@ -138,9 +140,9 @@ def test_masked_rows_change_nothing():
 
 
 def test_no_anchor_counts():
-    loss, pairs = _multi_similarity_loss(
-        jnp.ones((3, 3)), jnp.eye(3, dtype=bool), ~jnp.eye(3, dtype=bool), jnp.zeros(3, bool)
-    )
+    same = jnp.eye(3, dtype=bool)
+    none = jnp.zeros(3, bool)
+    loss, pairs = _multi_similarity_loss(jnp.ones((3, 3)), same, ~same, CONSTANTS, none)
     assert float(loss) == 0 and float(pairs["positives"]) == 0
 
 
@@ -150,7 +152,7 @@ def test_stable_for_extreme_similarities(value):
     similarity = jnp.array([[value, -value, 0.3], [0.2, value, value]], jnp.float32)
     positive = jnp.array([[True, False, False], [False, True, False]])
     loss, gradient = jax.value_and_grad(
-        lambda s: _multi_similarity_loss(s, positive, ~positive, **PAPER)[0]
+        lambda s: _multi_similarity_loss(s, positive, ~positive, CONSTANTS)[0]
     )(similarity)
     assert np.isfinite(loss) and np.isfinite(gradient).all()
 
