@@ -55,7 +55,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
 }
-DROPOUT_SITES_PER_LAYER = 3
+_DROPOUT_SITES_PER_LAYER = 3
 MASKED = -1e30
 
 
@@ -448,14 +448,12 @@ class Bert(nnx.Module):
         site = 1
         for layer in layers:
             x_RLD = self._applied(layer, site, x_RLD, mask, positions_RL, dropout_ids_RL)
-            site += DROPOUT_SITES_PER_LAYER
+            site += _DROPOUT_SITES_PER_LAYER
         attended = self._applied(last.attend, site, x_RLD, mask, positions_RL, dropout_ids_RL)
         return x_RLD, attended, site
 
-    def _mask(
-        self, positions_RL: jax.Array, segments_RL: jax.Array, probes: Probes | None
-    ) -> AttentionMask:
-        """What attention adds to its logits, the same in all layers."""
+    def _mask(self, positions_RL: jax.Array, segments_RL: jax.Array, probes: Probes | None) -> Any:
+        """What the layers of the architecture take as their mask, the same for all of them."""
         seen_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
         kept_R1LL = None
         if probes is not None and probes.after:

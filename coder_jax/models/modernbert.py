@@ -14,10 +14,10 @@ from msgspec import Meta
 
 from coder_jax.models.bert import (
     ACTIVATIONS,
-    DROPOUT_SITES_PER_LAYER,
     MASKED,
     AttentionMask,
     Bert,
+    Probes,
     attention,
     drop_features,
     layer_norm,
@@ -238,6 +238,9 @@ class _Sight(NamedTuple):
     sin_RL1K: jax.Array
 
 
+_Sights = dict[str, _Sight]  # by kind
+
+
 class _Embeddings(nnx.Module):
     """Word vectors, normalized."""
 
@@ -245,7 +248,11 @@ class _Embeddings(nnx.Module):
         self.word = table(config, config.vocab_size, rngs)
         self.norm = layer_norm(config, rngs, bias=False)
 
-    def __call__(self, tokens_RL: jax.Array) -> jax.Array:
+    def __call__(
+        self, tokens_RL: jax.Array, positions_RL: jax.Array, probes: Probes | None = None
+    ) -> jax.Array:
+        if probes is not None:
+            raise ValueError("probes need a BERT; a ModernBERT has no token types")
         return self.norm(self.word(tokens_RL))
 
 
@@ -265,9 +272,9 @@ class _Layer(nnx.Module):
         self.intermediate = dense(width, 2 * inner)
         self.output = dense(inner, width)
 
-    def attend(self, x_RLD, sight: _Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
+    def attend(self, x_RLD, sights: _Sights, positions_RL, dropout_ids_RL, site) -> jax.Array:
         """Multi-head attention with rotary positions."""
-        config = self.config
+        config, sight = self.config, sights[self.kind]
         rows, length, width = x_RLD.shape
         if self.attention_norm is not None:
             x_RLD = self.attention_norm(x_RLD).astype(self.dtype)
@@ -290,8 +297,8 @@ class _Layer(nnx.Module):
         gated = ACTIVATIONS[config.activation](features) * gate
         return x_TD + self.output(drop_features(gated, dropout_ids_T, site + 2, config.mlp_dropout))
 
-    def __call__(self, x_RLD, sight: _Sight, positions_RL, dropout_ids_RL, site) -> jax.Array:
-        attended_RLD = self.attend(x_RLD, sight, positions_RL, dropout_ids_RL, site)
+    def __call__(self, x_RLD, sights: _Sights, positions_RL, dropout_ids_RL, site) -> jax.Array:
+        attended_RLD = self.attend(x_RLD, sights, positions_RL, dropout_ids_RL, site)
         return self.transform(x_RLD, attended_RLD, dropout_ids_RL, site)
 
 
@@ -323,22 +330,10 @@ class ModernBert(Bert):
         )
         self.final_norm = layer_norm(config, rngs, bias=False)
 
-    def _attended(self, tokens_RL, positions_RL, segments_RL, dropout_ids_RL, probes=None):
-        if probes is not None:
-            raise ValueError("probes need a BERT; a ModernBERT has no token types")
-        x_RLD = self.embeddings(tokens_RL)
-        x_RLD = drop_features(x_RLD, dropout_ids_RL, 0, self.config.hidden_dropout)
-        x_RLD = x_RLD.astype(self.dtype)
-        sights = {kind: self._sight(kind, positions_RL, segments_RL) for kind in (_GLOBAL, _LOCAL)}
-        *layers, last = self.layers
-        site = 1
-        for layer in layers:
-            sight = sights[layer.kind]
-            x_RLD = self._applied(layer, site, x_RLD, sight, positions_RL, dropout_ids_RL)
-            site += DROPOUT_SITES_PER_LAYER
-        sight = sights[last.kind]
-        attended = self._applied(last.attend, site, x_RLD, sight, positions_RL, dropout_ids_RL)
-        return x_RLD, attended, site
+    def _mask(
+        self, positions_RL: jax.Array, segments_RL: jax.Array, probes: Probes | None
+    ) -> _Sights:
+        return {kind: self._sight(kind, positions_RL, segments_RL) for kind in (_GLOBAL, _LOCAL)}
 
     def _sight(self, kind: str, positions_RL: jax.Array, segments_RL: jax.Array) -> _Sight:
         """The masks and positions of the layers of a kind, for packed rows."""
