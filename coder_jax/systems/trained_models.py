@@ -18,8 +18,8 @@ from coder_jax.encoding.encoder import TermEncoder
 from coder_jax.encoding.vector_files import (
     EncoderProtocol,
     encoder_protocol,
+    hash_arrays,
     hash_of_encoder,
-    hash_weights,
 )
 from coder_jax.evaluation.benchmark import Benchmark, Options
 from coder_jax.evaluation.given_groups import GroupedMentions
@@ -213,13 +213,6 @@ def load_classifier(path: str | Path) -> ConceptClassifier:
     return found
 
 
-def _hash_of_classifier(path: str | Path, classifier: ConceptClassifier) -> str:
-    """SHA-256 of an export's weight files, or of a run's classes; for records."""
-    if folder := open_model(path).folder:
-        return hash_weights(folder)
-    return hashlib.sha256(np.ascontiguousarray(classifier.table).data).hexdigest()
-
-
 def records_of_classes(
     model: str, benchmarks: Sequence[Benchmark], options: Options
 ) -> list[EvaluationRecord]:
@@ -243,7 +236,9 @@ def records_of_classes(
             )
     classifier = load_classifier(model)
     tell(f"answers are the most probable of {len(classifier.concepts):,} classes")
-    protocol = encoder_protocol(classifier.encoder, model, _hash_of_classifier(model, classifier))
+    # Of an export its weight files; of a run its classes.
+    weights = classifier.encoder.weights_hash or hash_arrays([classifier.table])
+    protocol = encoder_protocol(classifier.encoder, model, weights)
     return [
         one.score_normalizer(classifier, protocol, options, similarity="probability of the concept")
         for one in grouped
