@@ -149,7 +149,7 @@ def _evaluate(work: Path) -> dict[str, Any]:
         "score_s": scored - read,
         "describe_s": time.monotonic() - scored,
         "terms": described["terms"],
-        "concepts": result.concepts,
+        "concepts": described["concepts"],
         "mentions": result.mentions,
         "acc@1": result.scores["acc@1"],
         "mrr": result.scores["mrr"],

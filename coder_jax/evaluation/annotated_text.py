@@ -315,7 +315,7 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
         for fold in self.folds:
             one = results[fold.name]
             assert one.ranks is not None, "of a single fold"
-            right = rank_values(*one.ranks, ks=[1])["acc@1"]
+            right = rank_values(one.ranks, [1])["acc@1"]
             values, alone = self.values_of(measure, fold, right)
             groups.append(values)
             kept = record.folds.get(fold.name, {"scores": record.scores})

@@ -219,7 +219,7 @@ def _values_of(record: EvaluationRecord, fold: str, ranks: GoldCounts, ks: list[
     """The contribution of each mention of a fold to the compared scores; `ks` are those of
     acc@k.
     """
-    values = rank_values(*ranks, ks=ks or [1])
+    values = rank_values(ranks, ks or [1])
     if record.kind == GroupedMentions.kind:
         return _grouped_values(record, fold, values)
     return values if ks else _mantra_values(record, fold, values["acc@1"])

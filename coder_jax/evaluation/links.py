@@ -10,7 +10,13 @@ import numpy as np
 
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Found, Given, Options
-from coder_jax.evaluation.ranks import TIE_TOLERANCE, ahead_and_tied, rank_scores, rank_values
+from coder_jax.evaluation.ranks import (
+    TIE_TOLERANCE,
+    GoldCounts,
+    ahead_and_tied,
+    rank_scores,
+    rank_values,
+)
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.relation_pairs import HEADER, RelationFile, RelationPairs, read_tsv
 from coder_jax.evaluation.results import (
@@ -291,9 +297,7 @@ def _link_scores(ranks: Mapping[str, _Ranks], chosen_T: np.ndarray) -> dict[str,
     """
     found: dict[str, float] = {}
     for name, part in {"": _both_places(ranks), **ranks}.items():
-        ahead, tied = part[:, :, chosen_T].transpose(1, 0, 2).reshape(2, -1)
-        ones = np.ones(len(ahead), int)
-        scores = rank_scores(ahead, tied, ones, ones.astype(bool), _KS)
+        scores = rank_scores(_in_one_row(part[:, :, chosen_T]), _KS)
         found |= {f"hits@{k}{name}": scores[f"acc@{k}"] for k in _KS} | {
             f"mrr{name}": scores["mrr"]
         }
@@ -305,16 +309,19 @@ def _both_places(ranks: Mapping[str, _Ranks]) -> _Ranks:
     return np.concatenate([ranks["_tails"], ranks["_heads"]])
 
 
+def _in_one_row(ranks: _Ranks) -> GoldCounts:
+    """The counts of all places, one behind the other."""
+    ahead, tied = ranks.transpose(1, 0, 2).reshape(2, -1)
+    return GoldCounts(ahead, tied, np.ones_like(ahead), np.ones(len(ahead), bool))
+
+
 def _link_values(ranks: Mapping[str, _Ranks]) -> dict[str, np.ndarray]:
     """The contribution of each triplet to the scores over both places, float [T], by score."""
     found: dict[str, np.ndarray] = {}
     for name, part in {"": _both_places(ranks), "_cosine": ranks["_cosine"]}.items():
-        places, _, triplets = part.shape
-        ahead, tied = part.transpose(1, 0, 2).reshape(2, -1)
-        ones = np.ones(len(ahead), int)
-        for score, values in rank_values(ahead, tied, ones, ones.astype(bool), _KS).items():
+        for score, values in rank_values(_in_one_row(part), _KS).items():
             shown = score.replace("acc@", "hits@")
-            found[f"{shown}{name}"] = values.reshape(places, triplets).mean(axis=0)
+            found[f"{shown}{name}"] = values.reshape(len(part), -1).mean(axis=0)
     return found
 
 

@@ -420,7 +420,7 @@ def _drawn_measures(
 ) -> np.ndarray:
     """MEASURES of a sub-corpus in resamples of its mentions, [RESAMPLES, 3]."""
     assert result.ranks is not None, "of a single fold"
-    hits = rank_values(*result.ranks, ks=[1])["acc@1"]
+    hits = rank_values(result.ranks, [1])["acc@1"]
     outcomes = np.stack([hits, _pairs_of_mentions(fold)], axis=1)
     return resampled(summed(outcomes, fold.same), _measures_drawn, rng)
 

@@ -400,7 +400,6 @@ class NormalizationResult:
       unreachable: mentions none of whose gold concepts has a term in the dictionary. In `scores`
         they count as wrong.
       tied: mentions whose gold concept is as near as some other concept.
-      concepts: concepts in the dictionary (the largest fold's, for several folds).
       scores: "acc@k" and "mrr" are the mean over random orders of tied concepts;
         "..._optimistic" puts the gold concept before all that it is tied with, "..._pessimistic"
         behind them. All in [0, 1].
@@ -412,7 +411,6 @@ class NormalizationResult:
     mentions: int
     unreachable: int
     tied: int
-    concepts: int
     scores: dict[str, float]
     reachable_scores: dict[str, float]
     folds: Mapping[str, NormalizationResult] = field(default_factory=dict)
@@ -424,16 +422,15 @@ def _check_ks(ks: Sequence[int]) -> None:
         raise ValueError(f"found ks={tuple(ks)}; expected at least one k, each 1 or more")
 
 
-def _result(counts: GoldCounts, concepts: int, ks: Sequence[int]) -> NormalizationResult:
+def _result(counts: GoldCounts, ks: Sequence[int]) -> NormalizationResult:
     reachable = counts.reachable
-    of_reachable = GoldCounts(*(part[reachable] for part in counts))
+    of_reachable = counts.of(reachable)
     return NormalizationResult(
         mentions=len(reachable),
         unreachable=int((~reachable).sum()),
         tied=int((of_reachable.tied > 0).sum()),
-        concepts=concepts,
-        scores=rank_scores(*counts, ks),
-        reachable_scores=rank_scores(*of_reachable, ks) if reachable.any() else {},
+        scores=rank_scores(counts, ks),
+        reachable_scores=rank_scores(of_reachable, ks) if reachable.any() else {},
         ranks=counts,
     )
 
@@ -501,7 +498,7 @@ def _counted(
         ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
         parts = zip(*(np.split(part, ends) for part in counts), strict=True)
         for fold, part in zip(folds, parts, strict=True):
-            found[fold.name] = _result(GoldCounts(*part), len(dictionary.concept_set), ks)
+            found[fold.name] = _result(GoldCounts(*part), ks)
     results = {fold.name: found[fold.name] for fold in benchmark.folds}
     return next(iter(results.values())) if len(results) == 1 else _mean_over_folds(results)
 
@@ -537,7 +534,6 @@ def _mean_over_folds(results: Mapping[str, NormalizationResult]) -> Normalizatio
         mentions=sum(part.mentions for part in parts),
         unreachable=sum(part.unreachable for part in parts),
         tied=sum(part.tied for part in parts),
-        concepts=max(part.concepts for part in parts),
         scores=mean([part.scores for part in parts]),
         reachable_scores=mean([p.reachable_scores for p in parts if p.reachable_scores]),
         folds=dict(results),

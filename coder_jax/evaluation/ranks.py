@@ -27,7 +27,11 @@ class GoldCounts(NamedTuple):
     ahead: np.ndarray  # int [M]: other concepts that are nearer than the nearest gold concept
     tied: np.ndarray  # int [M]: other concepts as near as it
     gold_tied: np.ndarray  # int [M]: gold concepts as near as it
-    reachable: np.ndarray  # bool [M]: a gold concept is in the dictionary
+    reachable: np.ndarray  # bool [M]: a gold concept is in the dictionary; else the rest is void
+
+    def of(self, chosen: np.ndarray | slice) -> GoldCounts:
+        """The counts of some of the mentions."""
+        return GoldCounts(*(column[chosen] for column in self))
 
     def as_text(self, same: np.ndarray) -> str:
         """The rank of each mention's gold concept, separated by blanks.
@@ -84,27 +88,21 @@ def ahead_and_tied(
     return lead > tolerance, abs(lead) <= tolerance
 
 
-def rank_scores(
-    ahead: np.ndarray,
-    tied: np.ndarray,
-    gold_tied: np.ndarray,
-    reachable: np.ndarray,
-    ks: Sequence[int],
-) -> dict[str, float]:
-    """acc@k and MRR of n mentions, with ties broken at random, for the best and for the worst.
+def rank_scores(counts: GoldCounts, ks: Sequence[int]) -> dict[str, float]:
+    """acc@k and MRR of some mentions, with ties broken at random, for the best and for the worst.
+
+    A mention without a reachable gold concept scores 0.
 
     Args:
-      ahead: int [n], other concepts that are nearer than the nearest gold concept.
-      tied: int [n], other concepts that are as near as it.
-      gold_tied: int [n], gold concepts that are as near as it, itself included: 1 or more.
-      reachable: bool [n]; where false the mention scores 0 and its counts mean nothing.
+      counts: of the mentions.
       ks: the k of acc@k.
 
     Returns:
       "acc@k" for each k and "mrr": the mean over all orders of the tied concepts; the same names
       with "_optimistic" (gold concepts first) and "_pessimistic" (gold concepts last).
     """
-    values = rank_values(ahead, tied, gold_tied, reachable, ks)
+    values = rank_values(counts, ks)
+    ahead, tied, _, reachable = counts
     scores = {}
     for k in ks:
         scores[f"acc@{k}"] = float(values[f"acc@{k}"].mean())
@@ -116,20 +114,14 @@ def rank_scores(
     return scores
 
 
-def rank_values(
-    ahead: np.ndarray,
-    tied: np.ndarray,
-    gold_tied: np.ndarray,
-    reachable: np.ndarray,
-    ks: Sequence[int],
-) -> dict[str, np.ndarray]:
+def rank_values(counts: GoldCounts, ks: Sequence[int]) -> dict[str, np.ndarray]:
     """The contribution of each mention to "acc@k" and "mrr", float [n]; see `rank_scores`."""
+    ahead, tied, gold_tied, reachable = counts
     values = {
         f"acc@{k}": np.where(reachable, _probability_within(k - ahead, tied, gold_tied), 0)
         for k in ks
     }
-    reciprocal = _expected_reciprocal_rank(ahead, tied, gold_tied, reachable)
-    return values | {"mrr": np.where(reachable, reciprocal, 0)}
+    return values | {"mrr": np.where(reachable, _expected_reciprocal_rank(counts), 0)}
 
 
 def rank_intervals(
@@ -152,9 +144,8 @@ def rank_intervals(
     groups, equal = [], []
     for part, one in zip(parts, same, strict=True):
         counted = part.reachable if of_reachable else slice(None)
-        ahead, tied, gold_tied, reachable = (column[counted] for column in part)
-        if len(reachable):
-            groups.append(rank_values(ahead, tied, gold_tied, reachable, ks))
+        if len(one[counted]):
+            groups.append(rank_values(part.of(counted), ks))
             equal.append(one[counted])
     return intervals_of_means(groups, seed, equal)
 
@@ -175,10 +166,9 @@ def _probability_within(places: np.ndarray, tied: np.ndarray, gold_tied: np.ndar
     return 1 - missed
 
 
-def _expected_reciprocal_rank(
-    ahead: np.ndarray, tied: np.ndarray, gold_tied: np.ndarray, reachable: np.ndarray
-) -> np.ndarray:
+def _expected_reciprocal_rank(counts: GoldCounts) -> np.ndarray:
     """Mean of 1 / rank over random orders of the tied concepts, per mention."""
+    ahead, tied, gold_tied, reachable = counts
     expected = 1 / (ahead + 1.0)
     for row in np.flatnonzero(reachable & (tied > 0)):
         others, golds = int(tied[row]), int(gold_tied[row])

@@ -216,7 +216,7 @@ def _scores(
     for number, fold in enumerate(folds):
         ranks = of_fold[str(number)].ranks
         assert ranks is not None, "there are some for each fold"
-        right[id(fold)] = rank_values(*ranks, (1,))["acc@1"]
+        right[id(fold)] = rank_values(ranks, (1,))["acc@1"]
     return {one.name: 100 * float(right[id(one.fold)][one.rows].mean()) for one in sets}
 
 

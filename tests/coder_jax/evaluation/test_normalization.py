@@ -98,7 +98,7 @@ def test_nearest_term_decides_and_unreachable_mentions_count_as_wrong():
     # The mention at 0 degrees: B's second term is nearest, then A, then C.
     dictionary = at_angles(10, 80, 5, 60)
     result = score(at_angles(0, 0, 0, 0), ["B", "A", "C", "X"], dictionary, ["A", "B", "B", "C"])
-    assert (result.mentions, result.unreachable, result.tied, result.concepts) == (4, 1, 0, 3)
+    assert (result.mentions, result.unreachable, result.tied) == (4, 1, 0)
     assert result.scores["acc@1"] == 1 / 4
     assert result.scores["acc@3"] == 3 / 4
     assert result.scores["acc@5"] == 3 / 4, "k beyond the number of concepts"

@@ -21,7 +21,7 @@ def test_scores_are_means_over_all_orders(seed):
     rng = np.random.default_rng(seed)
     ahead, tied = rng.integers(0, 4, (2, 12))
     gold_tied, reachable = rng.integers(1, 4, 12), rng.random(12) < 0.8
-    found = rank_scores(ahead, tied, gold_tied, reachable, KS)
+    found = rank_scores(GoldCounts(ahead, tied, gold_tied, reachable), KS)
     ranks = [
         np.array(orders(*counts)) if held else None
         for *counts, held in zip(ahead, tied, gold_tied, reachable, strict=True)
@@ -45,7 +45,7 @@ def test_scores_are_means_over_all_orders(seed):
 
 def test_nothing_is_reachable():
     zeros = np.zeros(3, int)
-    scores = rank_scores(zeros, zeros, zeros, zeros.astype(bool), [1])
+    scores = rank_scores(GoldCounts(zeros, zeros, zeros, zeros.astype(bool)), [1])
     assert set(scores.values()) == {0.0} and len(scores) == 6
 
 
@@ -54,13 +54,12 @@ def test_scores_are_the_means_of_what_mentions_add():
     counts = rng.integers(0, 4, (3, 50))
     counts[2] += 1
     reachable = rng.random(50) < 0.8
-    values = rank_values(*counts, reachable, [1, 3])
-    scores = rank_scores(*counts, reachable, [1, 3])
+    parts = GoldCounts(*counts, reachable)
+    values, scores = rank_values(parts, [1, 3]), rank_scores(parts, [1, 3])
     assert {name: one.mean() for name, one in values.items()} == {
         name: scores[name] for name in ("acc@1", "acc@3", "mrr")
     }
     assert not any(one[~reachable].any() for one in values.values())
-    parts = GoldCounts(*counts, reachable)
     for of_reachable, chosen in ((False, slice(None)), (True, reachable)):
         found = rank_intervals([parts], [np.arange(50)], [1, 3], 0, of_reachable=of_reachable)
         low, high = found["mrr"]
