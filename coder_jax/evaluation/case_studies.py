@@ -8,16 +8,15 @@ or language<TAB>term, below a header that says so: "term" or "language<TAB>term"
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from coder_jax.encoding.vector_files import unit
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
 from coder_jax.evaluation.concepts import ConceptOptions
+from coder_jax.evaluation.normalization import TermRows
 from coder_jax.evaluation.record import EncoderRecord, EvaluationRecord
 from coder_jax.evaluation.results import Row, Table
 from coder_jax.evaluation.vectors import Vectors, terms_only
@@ -122,10 +121,23 @@ nearest   a TSV file with the header term, or language and term, or paper:cross-
         return [self.dictionary]
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        return _case_study_record(
-            self,
-            _nearest_terms(vectors, self, options.of(ConceptOptions).neighbours or _NEAREST),
-            encoder,
+        k = options.of(ConceptOptions).neighbours or _NEAREST
+        listing = _nearest_terms(vectors, self, k)
+        return EvaluationRecord(
+            benchmark=self.name,
+            kind=self.kind,
+            path=self.path,
+            content_hash=self.content_hash,
+            scores={},
+            counts={"terms": len(listing), "missing": sum(case["missing"] for case in listing)},
+            dictionary=self.dictionary.description,
+            scoring={
+                "similarity": "cosine",
+                "equal cosines": "in the order of the dictionary",
+                "retired_cuis": self.retired_cuis and self.retired_cuis.description,
+            },
+            folds={str(number): case for number, case in enumerate(listing)},
+            encoder=encoder,
         )
 
     @classmethod
@@ -178,20 +190,7 @@ def _cases_of_file(path: Path) -> list[CaseTerm]:
     return cases
 
 
-class _UnitVectors:
-    """Unit vectors of terms, computed when `search` asks for them; one block is held."""
-
-    def __init__(self, vectors: Vectors, terms: Sequence[str], width: int):
-        self._vectors, self._terms, self.shape = vectors, terms, (len(terms), width)
-
-    def __len__(self) -> int:
-        return len(self._terms)
-
-    def __getitem__(self, rows: slice, /) -> np.ndarray:
-        return unit(self._vectors.encode(self._terms[rows]))
-
-
-def _nearest_terms(vectors: Vectors, study: CaseStudy, k: int = _NEAREST) -> list[dict[str, Any]]:
+def _nearest_terms(vectors: Vectors, study: CaseStudy, k: int) -> list[dict[str, Any]]:
     """For each case its term, language, and "nearest": term, concepts and cosine of k of them.
 
     A string that several concepts share comes once.
@@ -200,55 +199,28 @@ def _nearest_terms(vectors: Vectors, study: CaseStudy, k: int = _NEAREST) -> lis
 
     concepts_of = study.dictionary.concepts_of_terms()
     terms = list(concepts_of)
-    queries = unit(vectors.encode([case.term for case in study.cases]))
-    keys = _UnitVectors(vectors, terms, queries.shape[1])
+    asked = [case.term for case in study.cases]
+    queries = unit(vectors.encode(asked))
+    keys = TermRows(vectors.encode, terms, queries.shape[1])
     found = search(queries, keys, min(k, len(terms)))
-    known = vectors.known([case.term for case in study.cases])
-    return [
-        {
-            "term": case.term,
-            "language": case.language,
-            "missing": not has_vector,
-            "published": list(case.published),
-            "nearest": _nearest(terms, concepts_of, *pair) if has_vector else [],
-        }
-        for case, has_vector, pair in zip(study.cases, known, zip(*found, strict=True), strict=True)
-    ]
-
-
-def _nearest(
-    terms: Sequence[str],
-    concepts_of: Mapping[str, str],
-    cosines: np.ndarray,
-    rows: np.ndarray,
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "term": terms[row],
-            "concept": concepts_of[terms[row]],
-            "cosine": round(float(cosine), 6),
-        }
-        for cosine, row in zip(cosines, rows, strict=True)
-    ]
-
-
-def _case_study_record(
-    study: CaseStudy, listing: list[dict[str, Any]], encoder: EncoderRecord
-) -> EvaluationRecord:
-    """The record of `_nearest_terms`."""
-    return EvaluationRecord(
-        benchmark=study.name,
-        kind="nearest terms",
-        path=study.path,
-        content_hash=study.content_hash,
-        scores={},
-        counts={"terms": len(listing), "missing": sum(case["missing"] for case in listing)},
-        dictionary=study.dictionary.description,
-        scoring={
-            "similarity": "cosine",
-            "equal cosines": "in the order of the dictionary",
-            "retired_cuis": study.retired_cuis and study.retired_cuis.description,
-        },
-        folds={str(number): case for number, case in enumerate(listing)},
-        encoder=encoder,
-    )
+    known = vectors.known(asked)
+    listing = []
+    for case, has_vector, cosines, rows in zip(study.cases, known, *found, strict=True):
+        nearest = [
+            {
+                "term": terms[row],
+                "concept": concepts_of[terms[row]],
+                "cosine": round(float(cosine), 6),
+            }
+            for cosine, row in zip(cosines, rows, strict=True)
+        ]
+        listing.append(
+            {
+                "term": case.term,
+                "language": case.language,
+                "missing": not has_vector,
+                "published": list(case.published),
+                "nearest": nearest if has_vector else [],
+            }
+        )
+    return listing

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from coder_jax.encoding import search as searching
-from coder_jax.evaluation.benchmarks import print_records, read_benchmark
+from coder_jax.evaluation.benchmarks import options_with, print_records, read_benchmark
 from coder_jax.evaluation.case_studies import (
     CaseStudy,
     CaseTerm,
-    _case_study_record,
     _nearest_terms,
 )
 from coder_jax.evaluation.normalization import NormalizationOptions
@@ -49,7 +48,8 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
     path = tmp_path / "terms.tsv"
     path.write_text("language\tterm\nFrench\tDorsalgie\nFrench\ttoux\nKorean\t배통\n")
     study = read_benchmark("case", path, dictionary=DICTIONARY)
-    listing = _nearest_terms(Table(), study, 2)
+    record = study.score(Table(), ENCODER, options_with(neighbours=2))
+    listing = list(record.folds.values())
     assert [one["term"] for one in listing[0]["nearest"]] == ["back pain", "chest pain"]
     cosine = 2 / np.hypot(2, 0.2)
     assert listing[0]["nearest"][0]["cosine"] == pytest.approx(cosine, abs=1e-6)
@@ -57,7 +57,6 @@ def test_nearest_terms_of_a_file(tmp_path, capsys):
         **{"term": "cough", "concept": "C3|C4", "cosine": 0}
     }, "a string of two concepts comes once"
     assert listing[2]["missing"] and listing[2]["nearest"] == []
-    record = _case_study_record(study, listing, ENCODER)
     assert record.counts == {"terms": 3, "missing": 1}
     print_records([record], NormalizationOptions(k=(1,)))
     lines = capsys.readouterr().out.splitlines()

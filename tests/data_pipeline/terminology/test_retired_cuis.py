@@ -9,7 +9,6 @@ from evaluating import ENCODER
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
-from coder_jax.evaluation.case_studies import _case_study_record
 from coder_jax.evaluation.concepts import _concept_similarity_record, _evaluate_concept_similarity
 from coder_jax.evaluation.similarity import _evaluate_similarity, _similarity_record
 from data_pipeline.build_dataset.build import _write_small_tables
@@ -104,7 +103,7 @@ def test_a_case_study_lists_the_concepts_of_today(write):
     for path in (write("look.tsv", "term\nsore\n"), "paper:knowledge"):
         study = read_benchmark("look", path, dictionary=DICTIONARY, retired_cuis=retired)
         assert study.dictionary.concepts == ["C7", "C7", "C8"]
-        record = _case_study_record(study, [], ENCODER)
+        record = study.score(Table(), ENCODER, options_with())
         assert record.dictionary["retired"] == 3
         assert record.scoring["retired_cuis"] == retired.description
 
