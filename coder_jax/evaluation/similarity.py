@@ -25,130 +25,36 @@ from data_pipeline.terminology.retired_cuis import RetiredCuis
 #
 # For benchmarks such as UMNSRS and MayoSRS; and pairs of synonyms and of random terms to look at.
 
-Encode = Callable[[list[str]], np.ndarray]
-_Known = Callable[[Sequence[str]], np.ndarray]
 
+def _spearman(cosines: np.ndarray, human_scores: np.ndarray) -> float | None:
+    """Spearman's rho of float [n] and float [n], tied values at their mean rank.
 
-@dataclass(frozen=True)
-class _SimilarityResult:
-    """Spearman's rho between cosines and human scores, tied values at their mean rank.
-
-    `scores` has "spearman"; "spearman_GROUP" for each group of raters that the file has apart; and,
-    where a term or concept has no vector, "spearman_known" over the other pairs. In "spearman" a
-    pair of which one has no vector has the cosine 0. A rho is None where all cosines, or all human
-    scores, are equal: there are no ranks. `retired` concepts have the vector of the one that they
-    were merged into.
+    None where there are no ranks: all values of a side are equal, or there is one pair, or none.
+    BadInput for a cosine that is not finite.
     """
-
-    pairs: int
-    scores: dict[str, float | None]
-    missing: int = 0
-    retired: int = 0
-    intervals: dict[str, list[float]] = field(default_factory=dict)
-    rated: RatedPairs | None = None
-
-
-def _score_similarity(
-    cosines: np.ndarray, human_scores: Sequence[float] | np.ndarray
-) -> _SimilarityResult:
-    """Spearman's rank correlation of float [n] and float [n]; BadInput for a cosine not finite."""
     import scipy.stats
 
-    cosines, human_scores = np.asarray(cosines), np.asarray(human_scores)
-    if cosines.shape != human_scores.shape or cosines.ndim != 1 or len(cosines) < 2:
-        raise ValueError(
-            f"found cosines of shape {cosines.shape} and human scores of shape "
-            f"{human_scores.shape}; expected two lists of the same length, 2 or more"
-        )
+    if len(cosines) < 2:
+        return None
     if not np.isfinite(cosines).all():
         raise BadInput(
             f"found {int((~np.isfinite(cosines)).sum())} similarities of {len(cosines)} that are "
             "NaN or infinite; expected finite numbers: check the weights"
         )
     if any((values == values[0]).all() for values in (cosines, human_scores)):
-        return _SimilarityResult(len(cosines), {"spearman": None})
-    rho = scipy.stats.spearmanr(cosines, human_scores).statistic
-    return _SimilarityResult(len(cosines), {"spearman": float(rho)})
+        return None
+    return float(scipy.stats.spearmanr(cosines, human_scores).statistic)
 
 
-def _evaluate_similarity(
-    encode: Encode,
-    benchmark: SimilarityBenchmark,
-    *,
-    known: _Known | None = None,
-    by: str = TERMS,
-    seed: int = 0,
-    strings: ComparedStrings | None = None,
-) -> _SimilarityResult:
-    """Scores an encoder on term pairs; each distinct string is encoded once.
-
-    Args:
-      encode: strings -> float32 [n, D], for instance `TermEncoder.encode`.
-      strings: compares them in the place of cosines.
-      benchmark: from `benchmarks.read_benchmark`.
-      known: strings -> bool [n], which have a vector; all if None.
-      by: what is encoded: TERMS, or the CONCEPTS of the pairs.
-      seed: of the pairs that are drawn for the intervals.
-    """
-    first, second = benchmark.sides(by)
-    retired = 0
-    if by != TERMS and known is not None and (merged := benchmark.retired_cuis) is not None:
-        looked_up = [merged.looked_up(side, known) for side in (first, second)]
-        became = dict(zip([*first, *second], [*looked_up[0], *looked_up[1]], strict=True))
-        retired = sum(old != new for old, new in became.items() if known([new])[0])
-        first, second = looked_up
-    human = np.array(benchmark.scores)
-    compared = strings.of_pairs(first, second) if strings else pair_cosines(encode, first, second)
-    both = np.ones(len(first), bool) if known is None else known(first) & known(second)
-    cosines = np.where(both, compared, 0)
-    sides = {"spearman": (cosines, human)}
-    for group, ratings in benchmark.groups.items():
-        sides[f"spearman_{group}"] = cosines, np.asarray(ratings)
-    by_score = {name: human.tolist() for name, (_, human) in sides.items()}
-    rated = RatedPairs(cosines=cosines.tolist(), ratings=by_score)
-    if not both.all():
-        sides["spearman_known"] = cosines[both], human[both]
-    scores: dict[str, float | None] = {}
-    intervals = {}
-    for name, pairs in sides.items():
-        enough = len(pairs[0]) > 1
-        scores[name] = _score_similarity(*pairs).scores["spearman"] if enough else None
-        if scores[name] is not None and (found := spearman_interval(*pairs, seed)) is not None:
-            intervals[name] = found
-    missing = int((~both).sum())
-    return _SimilarityResult(len(first), scores, missing, retired, intervals, rated)
-
-
-def pair_cosines(encode: Encode, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+def pair_cosines(
+    encode: Callable[[list[str]], np.ndarray], first: Sequence[str], second: Sequence[str]
+) -> np.ndarray:
     """Cosine of first[i] and second[i], float64 [n]; each distinct string is encoded once."""
     strings = list(dict.fromkeys([*first, *second]))
     row_of = {string: row for row, string in enumerate(strings)}
     vectors = unit(encode(strings), dtype=np.float64)
     first_rows, second_rows = ([row_of[term] for term in side] for side in (first, second))
     return np.sum(vectors[first_rows] * vectors[second_rows], axis=1)
-
-
-def _similarity_record(
-    benchmark: SimilarityBenchmark, result: _SimilarityResult, encoder: EncoderRecord
-) -> EvaluationRecord:
-    """The record of `_evaluate_similarity`."""
-    return EvaluationRecord(
-        benchmark=benchmark.name,
-        kind="similarity",
-        path=benchmark.path,
-        content_hash=benchmark.content_hash,
-        scores=dict(result.scores),
-        intervals=result.intervals,
-        counts={"pairs": result.pairs, "missing": result.missing, "retired": result.retired},
-        scoring={
-            "similarity": "cosine; 0 for a pair without two vectors",
-            "correlation": "Spearman, ties at their mean rank",
-            "intervals": f"{ABOUT}, pairs drawn anew",
-            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
-        },
-        encoder=encoder,
-        pairs=result.rated,
-    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -235,15 +141,52 @@ pairs     a TSV file of term1<TAB>term2<TAB>score, the CSV files of UMNSRS and M
         return self.concepts
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
-        result = _evaluate_similarity(
-            vectors.encode,
-            self,
-            known=vectors.known,
-            by=vectors.keyed_by,
-            seed=options.seed,
-            strings=vectors if isinstance(vectors, ComparedStrings) else None,
+        """The record. In "spearman" a pair of which one has no vector has the cosine 0.
+
+        Beside it are "spearman_GROUP" for each group of raters that the file has apart; and, where
+        a term or concept has no vector, "spearman_known" over the other pairs. `retired` concepts
+        have the vector of the one that they were merged into.
+        """
+        first, second = self.sides(vectors.keyed_by)
+        retired, merged = 0, self.retired_cuis
+        if vectors.keyed_by != TERMS and merged is not None:
+            looked_up = [merged.looked_up(side, vectors.known) for side in (first, second)]
+            became = dict(zip([*first, *second], [*looked_up[0], *looked_up[1]], strict=True))
+            retired = sum(old != new for old, new in became.items() if vectors.known([new])[0])
+            first, second = looked_up
+        if isinstance(vectors, ComparedStrings):
+            compared = vectors.of_pairs(first, second)
+        else:
+            compared = pair_cosines(vectors.encode, first, second)
+        both = vectors.known(first) & vectors.known(second)
+        cosines = np.where(both, compared, 0)
+        ratings = {"spearman": self.scores}
+        ratings |= {f"spearman_{group}": scores for group, scores in self.groups.items()}
+        sides = {name: (cosines, np.array(human)) for name, human in ratings.items()}
+        if not both.all():
+            sides["spearman_known"] = cosines[both], np.array(self.scores)[both]
+        scores = {name: _spearman(*pairs) for name, pairs in sides.items()}
+        intervals = {}
+        for name, pairs in sides.items():
+            if scores[name] is not None and (found := spearman_interval(*pairs, options.seed)):
+                intervals[name] = found
+        return EvaluationRecord(
+            benchmark=self.name,
+            kind=self.kind,
+            path=self.path,
+            content_hash=self.content_hash,
+            scores=scores,
+            intervals=intervals,
+            counts={"pairs": len(first), "missing": int((~both).sum()), "retired": retired},
+            scoring={
+                "similarity": "cosine; 0 for a pair without two vectors",
+                "correlation": "Spearman, ties at their mean rank",
+                "intervals": f"{ABOUT}, pairs drawn anew",
+                "retired_cuis": merged and merged.description,
+            },
+            encoder=encoder,
+            pairs=RatedPairs(cosines=cosines.tolist(), ratings=ratings),
         )
-        return _similarity_record(self, result, encoder)
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:

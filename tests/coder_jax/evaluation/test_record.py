@@ -7,23 +7,16 @@ import platform
 import jax
 import msgspec
 import pytest
-from evaluating import ENCODER
 from toy_record import record_of
 
 from coder_jax.evaluation import record
 from coder_jax.evaluation.record import installed_versions, write_records
-from coder_jax.evaluation.similarity import (
-    SimilarityBenchmark,
-    _similarity_record,
-    _SimilarityResult,
-)
 from data_pipeline.process import BadInput
 
 
 def test_json(tmp_path):
-    pairs = SimilarityBenchmark("pairs", "p.tsv", ["a", "b"], ["c", "d"], [1, 2], "hash")
-    undefined = _SimilarityResult(2, {"spearman": None})
-    records = [record_of(), _similarity_record(pairs, undefined, ENCODER)]
+    undefined = dataclasses.replace(record_of(), scores={"spearman": None}, intervals={})
+    records = [record_of(), undefined]
     write_records(tmp_path / "out.json", records)
     assert json.loads((tmp_path / "out.json").read_text()) == {
         "format": "coder_jax evaluation 2",

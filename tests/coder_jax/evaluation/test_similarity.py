@@ -9,19 +9,26 @@ from coder_jax.evaluation.normalization import NormalizationOptions
 from coder_jax.evaluation.record import VectorFileProtocol, write_records
 from coder_jax.evaluation.similarity import (
     SimilarityBenchmark,
-    _evaluate_similarity,
-    _score_similarity,
-    _similarity_record,
+    _spearman,
     pair_cosines,
 )
 from data_pipeline.process import BadInput
 
 
+class Vectors:
+    keyed_by = "terms"
+
+    def __init__(self, encode, missing=()):
+        self.encode, self.missing = encode, missing
+
+    def known(self, keys):
+        return np.array([key not in self.missing for key in keys])
+
+
 def test_spearman_by_hand():
     # Ranks 1 2 3 4 against 2 1 4 3: rho = 1 - 6 * (1 + 1 + 1 + 1) / (4 * 15).
-    result = _score_similarity(np.array([0.1, 0.2, 0.3, 0.9]), np.array([20, 10, 1000, 50]))
-    assert result.scores["spearman"] == pytest.approx(1 - 24 / 60)
-    assert result.pairs == 4
+    rho = _spearman(np.array([0.1, 0.2, 0.3, 0.9]), np.array([20, 10, 1000, 50]))
+    assert rho == pytest.approx(1 - 24 / 60)
 
 
 def test_spearman_with_ties_equals_pearson_of_mean_ranks():
@@ -32,28 +39,29 @@ def test_spearman_with_ties_equals_pearson_of_mean_ranks():
         return [np.sum(values < v) + (np.sum(values == v) + 1) / 2 for v in values]
 
     expected = np.corrcoef(mean_ranks(cosines), mean_ranks(human))[0, 1]
-    rho = _score_similarity(cosines, human).scores["spearman"]
+    rho = _spearman(cosines, human)
     assert rho == pytest.approx(expected)
     assert rho == pytest.approx(scipy.stats.spearmanr(cosines, human).statistic)
 
 
 def test_equal_values_have_no_correlation(tmp_path, capsys):
-    assert _score_similarity(np.full(3, 0.5), np.arange(3)).scores == {"spearman": None}
-    assert _score_similarity(np.arange(3), np.full(3, 0.5)).scores == {"spearman": None}
+    assert _spearman(np.full(3, 0.5), np.arange(3)) is None
+    assert _spearman(np.arange(3), np.full(3, 0.5)) is None
+    assert _spearman(np.arange(1), np.arange(1)) is None
     # One group of raters may give the same score to every pair, where the other does not.
     benchmark = SimilarityBenchmark(
         *("toy", "toy", ["a", "b"], ["b", "c"], [2.5, 3], "hash"),
         groups={"physicians": [3, 3], "coders": [2, 3]},
     )
     vectors = {"a": [1, 0], "b": [1, 1], "c": [1, 1.1]}
-    result = _evaluate_similarity(lambda keys: np.array([vectors[k] for k in keys]), benchmark)
-    rho = {"spearman": 1, "spearman_physicians": None, "spearman_coders": 1}
-    assert result.scores == pytest.approx(rho)
     encoder = VectorFileProtocol(
         **{"model": "m", "weights_hash": "h", "keyed_by": "words", "pooling": "mean"},
         **{"width": 2, "vectors": 3, "used": 3, "look_up": "as they stand"},
     )
-    record = _similarity_record(benchmark, result, encoder)
+    encode = Vectors(lambda keys: np.array([vectors[k] for k in keys]))
+    record = benchmark.score(encode, encoder, NormalizationOptions())
+    rho = {"spearman": 1, "spearman_physicians": None, "spearman_coders": 1}
+    assert record.scores == pytest.approx(rho)
     write_records(tmp_path / "out.json", [record])
     print_records([record], NormalizationOptions(k=(1,)))
     assert "undefined (all values are equal)" in capsys.readouterr().out
@@ -68,7 +76,8 @@ def test_each_term_is_encoded_once_and_vectors_need_no_unit_length():
         return np.array([vector_of[string] for string in strings], np.float32)
 
     benchmark = SimilarityBenchmark("toy", "toy", ["a", "a", "a"], ["b", "c", "d"], [3, 2, 1], "")
-    assert _evaluate_similarity(encode, benchmark).scores["spearman"] == pytest.approx(1)
+    record = benchmark.score(Vectors(encode), None, NormalizationOptions())
+    assert record.scores["spearman"] == pytest.approx(1)
     assert calls == [["a", "b", "c", "d"]]
     cosines = pair_cosines(encode, benchmark.first, benchmark.second)
     assert cosines == pytest.approx([np.sqrt(0.5), 0, -1])
@@ -78,9 +87,7 @@ def test_bad_values_are_refused():
     with pytest.raises(
         BadInput, match="1 similarities of 2 that are NaN or infinite; .*the weights"
     ):
-        _score_similarity(np.array([np.nan, 1]), np.arange(2))
-    with pytest.raises(ValueError, match=r"shape \(2,\) and human scores of shape \(3,\)"):
-        _score_similarity(np.zeros(2), np.zeros(3))
+        _spearman(np.array([np.nan, 1]), np.arange(2))
 
 
 def test_each_score_has_its_interval():
@@ -95,9 +102,7 @@ def test_each_score_has_its_interval():
     def encode(some):
         return np.array([[np.cos(angles[one]), np.sin(angles[one])] for one in some])
 
-    found = _evaluate_similarity(
-        encode, benchmark, known=lambda some: np.array([one != "t0" for one in some])
-    )
+    found = benchmark.score(Vectors(encode, ["t0"]), None, NormalizationOptions())
     assert list(found.scores) == ["spearman", "spearman_coders", "spearman_none", "spearman_known"]
     assert list(found.intervals) == ["spearman", "spearman_coders", "spearman_known"]
     low, high = found.intervals["spearman_coders"]

@@ -10,7 +10,6 @@ from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.concepts import _concept_similarity_record, _evaluate_concept_similarity
-from coder_jax.evaluation.similarity import _evaluate_similarity, _similarity_record
 from data_pipeline.build_dataset.build import _write_small_tables
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
@@ -70,11 +69,9 @@ def test_pairs_are_looked_up_under_what_their_cuis_were_merged_into(write):
     assert benchmark.keys("terms") == ["a", "b", "c", "d"]
     # C1 has its own vector, C2 that of C8, and C3 none.
     table = Table(C1=(1, 0), C7=(-1, 0), C8=(9, 1), C4=(1, 1))
-    result = _evaluate_similarity(table.encode, benchmark, known=table.known, by="concepts")
-    assert (result.missing, result.retired) == (1, 1)
-    assert result.scores["spearman_known"] == pytest.approx(1)
-    record = _similarity_record(benchmark, result, ENCODER)
-    assert record.counts["retired"] == 1
+    record = benchmark.score(table, ENCODER, options_with())
+    assert (record.counts["missing"], record.counts["retired"]) == (1, 1)
+    assert record.scores["spearman_known"] == pytest.approx(1)
     assert record.scoring["retired_cuis"]["content_hash"] == retired.content_hash
 
 
