@@ -134,14 +134,37 @@ concepts  a dataset folder, or a TSV file with the header CUI, semantic types, t
 
     def score(self, vectors: Vectors, encoder: EncoderRecord, options: Options) -> EvaluationRecord:
         own = options.of(ConceptOptions)
-        chosen: dict[str, Any] = {
-            "k": own.neighbours or _NEIGHBOURS,
-            "only_these_types": own.only_these_types,
-            "sample": own.sample,
-            "seed": own.seed,
-        }
-        result, counts = _evaluate_concept_similarity(vectors, self, **chosen)
-        return _concept_similarity_record(self, result, counts, encoder, **chosen)
+        k = own.neighbours or _NEIGHBOURS
+        folds, counts = _mcsm_of_types(vectors, self, k, own)
+        measured = [one["scores"]["mcsm"] for one in folds.values()]
+        measured = [one for one in measured if one is not None]
+        return EvaluationRecord(
+            benchmark=self.name,
+            kind=self.kind,
+            path=self.path,
+            content_hash=self.content_hash,
+            scores={"mcsm": float(np.mean(measured)) if measured else None},
+            counts=counts,
+            scoring={
+                "similarity": "cosine",
+                "measure": "MCSM, the concept itself left out; equal cosines in the order of the "
+                "set",
+                "neighbours from": "the concepts of these types"
+                if own.only_these_types
+                else "the whole set",
+                "mean": "unweighted over types",
+                "intervals": f"{ABOUT}, concepts of a type drawn anew, among the same set; of the "
+                "mean over types none: concepts of several types are in several means",
+                "missing": "concepts without a vector are left out of the set",
+                "retired_cuis": self.retired_cuis and self.retired_cuis.description,
+                "k": k,
+                "only_these_types": own.only_these_types,
+                "sample": own.sample,
+                "seed": own.seed,
+            },
+            folds=folds,
+            encoder=encoder,
+        )
 
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
@@ -246,48 +269,23 @@ def _check_types(types: Sequence[str], known: Sequence[str], path: Path) -> list
 # concept is represented by its preferred term, or by its own vector where vectors are of concepts.
 
 
-@dataclass(frozen=True)
-class _ConceptSimilarity:
-    """MCSM of one semantic type.
+def _mcsm_of_types(
+    vectors: Vectors, benchmark: ConceptSet, k: int, options: ConceptOptions
+) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
+    """MCSM of every type, as a record has it; and the numbers of concepts, of those without a
+    vector, and of retired ones.
 
-    Attributes:
-      mcsm: the measure; None where no concept is of the type.
-      deviation: standard deviation over concepts (v1, table 3).
-      chance: what neighbours drawn at random from V would have.
-      concepts: |V(T)|.
-      scored: concepts that the mean is over: all of V(T), or a sample of it.
-      interval: of the mean, over concepts of the type that are drawn anew; V and so the neighbours
-        stay, as another V has other neighbours, and would be another benchmark.
-    """
-
-    mcsm: float | None
-    deviation: float | None
-    chance: float
-    concepts: int
-    scored: int
-    interval: list[float] | None = None
-
-
-def _evaluate_concept_similarity(
-    vectors: Vectors,
-    benchmark: ConceptSet,
-    *,
-    k: int,
-    only_these_types: bool = False,
-    sample: int | None = None,
-    seed: int = 0,
-) -> tuple[dict[str, _ConceptSimilarity], dict[str, int]]:
-    """MCSM of every type, with the numbers of concepts, of those without vector, and of retired
-    ones.
+    Of a type: "mcsm", None where no concept is of it; its standard deviation over concepts (v1,
+    table 3); "chance", what neighbours drawn at random from V would have; |V(T)|, and how many of
+    these are scored. The interval is of the mean, over concepts of the type that are drawn anew; V
+    and so the neighbours stay, as another V has other neighbours, and would be another benchmark.
 
     Args:
       vectors: of terms or of concepts. Concepts without a vector are left out of V, as they have
         no neighbours, and counted.
       k: neighbours.
-      only_these_types: V is the concepts of the evaluated types only, as in CODER's released code.
-      sample: score at most so many concepts of each type, drawn at random; their neighbours still
-        come from all of V.
-      seed: of the sample.
+      options: with only_these_types V is the concepts of the evaluated types only, as in CODER's
+        released code. Neighbours of a sample still come from all of V.
 
     Raises:
       BadInput: k or fewer concepts have a vector.
@@ -296,7 +294,7 @@ def _evaluate_concept_similarity(
 
     keys = benchmark.looked_up(vectors.keyed_by, vectors.known)
     inside = np.ones(len(keys), bool)
-    if only_these_types:
+    if options.only_these_types:
         inside = np.any(list(benchmark.of_type.values()), axis=0)
     known = inside & vectors.known(keys)
     chosen = np.flatnonzero(known)
@@ -307,28 +305,32 @@ def _evaluate_concept_similarity(
         )
     of_type = {name: mask[chosen] for name, mask in benchmark.of_type.items()}
     encoded = unit(vectors.encode([keys[row] for row in chosen]))
-    rng = np.random.default_rng(seed)
-    scored = {name: _sampled(np.flatnonzero(mask), sample, rng) for name, mask in of_type.items()}
+    rng = np.random.default_rng(options.seed)
+    scored = {
+        name: _sampled(np.flatnonzero(mask), options.sample, rng) for name, mask in of_type.items()
+    }
     queries = np.unique(np.concatenate(list(scored.values())))
     neighbours = nearest_others(encoded, k, queries)[1]
     weights = 1 / np.log2(np.arange(1, k + 1) + 1)
-    result = {}
+    folds = {}
     for name, mask in of_type.items():
         rows = np.searchsorted(queries, scored[name])
         scores = mask[neighbours[rows]] @ weights
         others = max(0, int(mask.sum()) - 1) / (len(chosen) - 1)
-        result[name] = _ConceptSimilarity(
-            mcsm=float(scores.mean()) if len(scores) else None,
-            deviation=float(scores.std()) if len(scores) else None,
-            chance=others * float(weights.sum()),
-            concepts=int(mask.sum()),
-            scored=len(scores),
-            interval=intervals_of_means([{"mcsm": scores}], seed)["mcsm"] if len(scores) else None,
-        )
+        found: dict[str, float | None] = {"mcsm": None, "deviation": None}
+        intervals = {}
+        if len(scores):
+            found = {"mcsm": float(scores.mean()), "deviation": float(scores.std())}
+            intervals = intervals_of_means([{"mcsm": scores}], options.seed)
+        folds[name] = {
+            "scores": {**found, "chance": others * float(weights.sum())},
+            "intervals": intervals,
+            "counts": {"concepts": int(mask.sum()), "scored": len(scores)},
+        }
     counts = {"concepts": int(inside.sum()), "missing": int(inside.sum() - known.sum())}
     named = {*benchmark.concepts, *benchmark.terms}
     counts["retired"] = sum(keys[row] not in named for row in chosen)
-    return result, counts
+    return folds, counts
 
 
 def _sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> np.ndarray:
@@ -336,44 +338,3 @@ def _sampled(rows: np.ndarray, sample: int | None, rng: np.random.Generator) -> 
     if sample is None or len(rows) <= sample:
         return rows
     return np.sort(rng.choice(rows, sample, replace=False))
-
-
-def _concept_similarity_record(
-    benchmark: ConceptSet,
-    result: Mapping[str, _ConceptSimilarity],
-    counts: Mapping[str, int],
-    encoder: EncoderRecord,
-    **settings: int | bool | None,
-) -> EvaluationRecord:
-    """The record of `_evaluate_concept_similarity`, called with the same `settings`."""
-    measured = [part.mcsm for part in result.values() if part.mcsm is not None]
-    return EvaluationRecord(
-        benchmark=benchmark.name,
-        kind="concept similarity",
-        path=benchmark.path,
-        content_hash=benchmark.content_hash,
-        scores={"mcsm": float(np.mean(measured)) if measured else None},
-        counts=dict(counts),
-        scoring={
-            "similarity": "cosine",
-            "measure": "MCSM, the concept itself left out; equal cosines in the order of the set",
-            "neighbours from": "the whole set"
-            if not settings.get("only_these_types")
-            else "the concepts of these types",
-            "mean": "unweighted over types",
-            "intervals": f"{ABOUT}, concepts of a type drawn anew, among the same set; of the mean "
-            "over types none: concepts of several types are in several means",
-            "missing": "concepts without a vector are left out of the set",
-            "retired_cuis": benchmark.retired_cuis and benchmark.retired_cuis.description,
-            **settings,
-        },
-        folds={
-            name: {
-                "scores": {"mcsm": part.mcsm, "deviation": part.deviation, "chance": part.chance},
-                "intervals": {"mcsm": part.interval} if part.interval else {},
-                "counts": {"concepts": part.concepts, "scored": part.scored},
-            }
-            for name, part in result.items()
-        },
-        encoder=encoder,
-    )

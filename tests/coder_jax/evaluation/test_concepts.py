@@ -1,5 +1,7 @@
 """Concept sets: lists and datasets that they are read from."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from tiny_dataset import tiny_dataset
@@ -7,8 +9,6 @@ from tiny_dataset import tiny_dataset
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
 from coder_jax.evaluation.concepts import (
     ConceptSet,
-    _concept_similarity_record,
-    _evaluate_concept_similarity,
     _read_dataset_concepts,
     bare_type,
 )
@@ -71,6 +71,18 @@ def test_names_of_types():
 # MCSM: the measure against its formula written out, and the concept sets it reads.
 
 
+def scored(vectors, benchmark, **options):
+    """What the record says of each type, and its counts."""
+    record = benchmark.score(vectors, None, options_with(**options))
+    of_type = {
+        name: SimpleNamespace(
+            **fold["scores"], **fold["counts"], interval=fold["intervals"].get("mcsm")
+        )
+        for name, fold in record.folds.items()
+    }
+    return of_type, record.counts
+
+
 class Table:
     """Vectors by key; what is not in it is missing."""
 
@@ -111,7 +123,7 @@ def concepts():
 def test_the_formula(concepts, k):
     benchmark, vectors = concepts
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    result, counts = _evaluate_concept_similarity(table, benchmark, k=k)
+    result, counts = scored(table, benchmark, neighbours=k)
     for name, mask in benchmark.of_type.items():
         assert result[name].mcsm == pytest.approx(naive_mcsm(vectors, mask, k), rel=1e-6)
         assert result[name].concepts == result[name].scored == mask.sum()
@@ -122,7 +134,7 @@ def test_concepts_without_a_vector_are_counted_and_are_no_neighbours(concepts):
     benchmark, vectors = concepts
     some = np.arange(300) % 4 > 0
     known = {c: v for c, v, held in zip(benchmark.concepts, vectors, some, strict=True) if held}
-    result, counts = _evaluate_concept_similarity(Table(known, "concepts"), benchmark, k=5)
+    result, counts = scored(Table(known, "concepts"), benchmark, neighbours=5)
     assert counts == {"concepts": 300, "missing": 75, "retired": 0}
     for name, mask in benchmark.of_type.items():
         expected = naive_mcsm(vectors[some], mask[some], 5)
@@ -133,7 +145,7 @@ def test_neighbours_of_the_evaluated_types_only(concepts):
     benchmark, vectors = concepts
     inside = benchmark.of_type["Finding"] | benchmark.of_type["Cell"]
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    result, counts = _evaluate_concept_similarity(table, benchmark, k=5, only_these_types=True)
+    result, counts = scored(table, benchmark, neighbours=5, only_these_types=True)
     expected = naive_mcsm(vectors[inside], benchmark.of_type["Cell"][inside], 5)
     assert result["Cell"].mcsm == pytest.approx(expected, rel=1e-6)
     assert counts["concepts"] == inside.sum()
@@ -142,15 +154,15 @@ def test_neighbours_of_the_evaluated_types_only(concepts):
 def test_a_sample_is_scored_against_all(concepts):
     benchmark, vectors = concepts
     table = Table(dict(zip(benchmark.terms, vectors, strict=True)))
-    whole = _evaluate_concept_similarity(table, benchmark, k=5)[0]["Finding"]
+    whole = scored(table, benchmark, neighbours=5)[0]["Finding"]
     first, again, other = (
-        _evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"]
+        scored(table, benchmark, neighbours=5, sample=20, seed=seed)[0]["Finding"]
         for seed in (0, 0, 1)
     )
     assert first == again != other
     assert first.scored == 20 and first.concepts == whole.concepts
     many = [
-        _evaluate_concept_similarity(table, benchmark, k=5, sample=20, seed=seed)[0]["Finding"].mcsm
+        scored(table, benchmark, neighbours=5, sample=20, seed=seed)[0]["Finding"].mcsm
         for seed in range(30)
     ]
     error = whole.deviation / np.sqrt(20 * 30)
@@ -161,11 +173,11 @@ def test_equal_vectors_never_count_the_concept_itself():
     names = [f"C{i}" for i in range(6)]
     alone = {"Finding": np.arange(6) == 5, "Cell": np.arange(6) < 5}
     benchmark = ConceptSet("toy", "toy", names, ["same"] * 6, alone, "hash")
-    result, _ = _evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=3)
+    result, _ = scored(Table({"same": [1.0, 0]}), benchmark, neighbours=3)
     assert result["Finding"].mcsm == 0
     assert result["Finding"].chance == 0
     with pytest.raises(BadInput, match="found 6 concepts with a vector, of 6; expected more than"):
-        _evaluate_concept_similarity(Table({"same": [1.0, 0]}), benchmark, k=6)
+        scored(Table({"same": [1.0, 0]}), benchmark, neighbours=6)
 
 
 def test_perfect_clusters_have_the_sum_of_the_weights_and_chance_is_what_noise_gives():
@@ -175,11 +187,9 @@ def test_perfect_clusters_have_the_sum_of_the_weights_and_chance_is_what_noise_g
     benchmark = ConceptSet("toy", "toy", names, names, of_type, "hash")
     noise = rng.normal(size=(600, 400))
     clusters = {n: v + 100 * (i < 200) for i, (n, v) in enumerate(zip(names, noise, strict=True))}
-    result, _ = _evaluate_concept_similarity(Table(clusters), benchmark, k=40)
+    result, _ = scored(Table(clusters), benchmark, neighbours=40)
     assert result["Finding"].mcsm == pytest.approx(sum(1 / np.log2(i + 1) for i in range(1, 41)))
-    random, _ = _evaluate_concept_similarity(
-        Table(dict(zip(names, noise, strict=True))), benchmark, k=40
-    )
+    random, _ = scored(Table(dict(zip(names, noise, strict=True))), benchmark, neighbours=40)
     assert random["Finding"].mcsm == pytest.approx(random["Finding"].chance, rel=0.1)
 
 
@@ -204,8 +214,7 @@ def test_concept_list(tmp_path):
     }
     unit = np.eye(4)[[0, 0, 0, 1]] + 0.1 * np.eye(4)
     vectors = Table(dict(zip(benchmark.concepts, unit, strict=True)), "concepts")
-    result, counts = _evaluate_concept_similarity(vectors, benchmark, k=2)
-    record = _concept_similarity_record(benchmark, result, counts, None, k=2)
+    record = benchmark.score(vectors, None, options_with(neighbours=2))
     assert record.folds["Clinical Drug"]["scores"]["mcsm"] is None
     assert record.scores["mcsm"] == record.folds["Finding"]["scores"]["mcsm"] > 0
     assert record.scoring["k"] == 2
@@ -217,6 +226,6 @@ def test_the_interval_is_that_of_the_mean_over_concepts():
     of_type = {"Finding": np.arange(200) < 120}
     benchmark = ConceptSet("n", "p", names, names, of_type, "hash")
     vectors = Table(dict(zip(names, rng.normal(size=(200, 3)), strict=True)))
-    found = _evaluate_concept_similarity(vectors, benchmark, k=5)[0]["Finding"]
+    found = scored(vectors, benchmark, neighbours=5)[0]["Finding"]
     half = 1.96 * found.deviation / np.sqrt(120)
     assert found.interval == pytest.approx([found.mcsm - half, found.mcsm + half], abs=0.03)

@@ -9,7 +9,6 @@ from evaluating import ENCODER
 from tiny_rrf import write_release
 
 from coder_jax.evaluation.benchmarks import options_with, read_benchmark
-from coder_jax.evaluation.concepts import _concept_similarity_record, _evaluate_concept_similarity
 from data_pipeline.build_dataset.build import _write_small_tables
 from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.process import BadInput
@@ -87,9 +86,8 @@ def test_concepts_are_looked_up_under_what_they_were_merged_into(write):
     # C3 has no vector under either; C5 is C4 today and C6 is C1: the set holds both already.
     keys = benchmark.looked_up("concepts", table.known)
     assert keys == ["C7", "C2", "C9", "C4", "C5", "C6"]
-    result, counts = _evaluate_concept_similarity(table, benchmark, k=1)
-    assert counts == {"concepts": 6, "missing": 3, "retired": 1}
-    record = _concept_similarity_record(benchmark, result, counts, ENCODER, k=1)
+    record = benchmark.score(table, ENCODER, options_with(neighbours=1))
+    assert record.counts == {"concepts": 6, "missing": 3, "retired": 1}
     assert record.scoring["retired_cuis"]["source"] == str(retired.source)
     terms = benchmark.looked_up("terms", table.known)
     assert terms == benchmark.keys("terms") == [f"term {i}" for i in range(1, 7)]
