@@ -337,7 +337,7 @@ def _prediction_table(answers: _SetAnswers, dictionary: Dictionary | None) -> pl
 # gives each mention three numbers: right answers, answers and gold CUIs; scores are ratios of sums.
 # Gold CUIs that the normalizer does not know are never right and stay in the gold.
 
-_MEASURES = ("precision", "recall", "f1")
+MEASURES = ("precision", "recall", "f1")
 _Counting = Callable[[Sequence[Sequence[str]], Sequence[str | None]], np.ndarray]
 
 
@@ -396,7 +396,7 @@ _COUNTINGS: dict[str, _Counting] = {
 }
 
 
-def _measures(totals: np.ndarray) -> np.ndarray:
+def measures(totals: np.ndarray) -> np.ndarray:
     """MEASURES [..., 3] of sums [..., 3] of right answers, answers and gold.
 
     What has nothing to divide by is 0; all three are 1 where there are neither answers nor gold.
@@ -411,7 +411,7 @@ def _measures(totals: np.ndarray) -> np.ndarray:
 
 def _measures_drawn(distinct_U4: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `results.Statistic` of MEASURES [B, 3], of mentions with their counts (`summed`)."""
-    return _measures((drawn_BU @ distinct_U4)[:, :3])
+    return measures((drawn_BU @ distinct_U4)[:, :3])
 
 
 def _mean_reciprocal_rank(gold: Sequence[Sequence[str]], ranked: Sequence[Sequence[str]]) -> float:
@@ -665,7 +665,7 @@ QUAERO    the folder QUAERO_FrenchMed with its BRAT files, or a .tar.gz or .zip 
 # Answers to mentions with given groups, and their scores.
 
 _RANKED = 100  # answers of each mention that MRR looks at
-_MEANT = (*_MEASURES, "mrr", "acc@1", "acc@5")
+_MEANT = (*MEASURES, "mrr", "acc@1", "acc@5")
 
 _Gold = Sequence[tuple[str, ...]]
 _Ranked = Sequence[Sequence[str]]
@@ -723,7 +723,7 @@ class _Scorer:
             path=benchmark.path,
             content_hash=benchmark.content_hash,
             scores=dict(mean("scores")),
-            intervals=named(_MEASURES, np.mean(drawn, axis=0)),
+            intervals=named(MEASURES, np.mean(drawn, axis=0)),
             counts={**counts, "retired": benchmark.retired, "missing": missing, "folds": len(sets)},
             unreachable=Unreachable(
                 mentions=counts["unreachable"],
@@ -793,7 +793,7 @@ class _Scorer:
             },
         }
         drawn = resampled(summed(counted, one.same), _measures_drawn, rng)
-        fold["intervals"] = named(_MEASURES, drawn)
+        fold["intervals"] = named(MEASURES, drawn)
         return fold, drawn
 
     def named(self, numbers: np.ndarray) -> list[str]:
@@ -811,7 +811,7 @@ class _Scorer:
         if not gold:
             return {}
         counted = self.counting(gold, _answers(ranked, similarities, threshold))
-        found = dict(zip(_MEASURES, _measures(counted.sum(axis=0)).tolist(), strict=True))
+        found = dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
         accuracies = {f"acc@{k}": _accuracy_at(k, gold, ranked) for k in (1, 5)}
         return found | {"mrr": _mean_reciprocal_rank(gold, ranked)} | accuracies
 
@@ -825,7 +825,7 @@ class _Scorer:
             return {}
         answered = [one.majority[row] for row in rows]
         counted = self.counting([gold[row] for row in rows], answered)
-        return dict(zip(_MEASURES, _measures(counted.sum(axis=0)).tolist(), strict=True))
+        return dict(zip(MEASURES, measures(counted.sum(axis=0)).tolist(), strict=True))
 
 
 def _answers(
@@ -850,7 +850,7 @@ def _reachable_only(
 # -------------------------------------------------------------------------------------------------
 # The result table: encoders, baseline and papers' rows for each set.
 
-_SHOWN = (*_MEASURES, "mrr", "acc@1")
+_SHOWN = (*MEASURES, "mrr", "acc@1")
 _RESTRICTED = "restricted to reachable gold"
 
 
@@ -936,7 +936,7 @@ def _majority(record: EvaluationRecord, name: str, width: int) -> Iterator[Row]:
         rows.append((f"{label}, {_RESTRICTED}", left, fold["majority_of_reachable"]))
     for label, gold, found in rows:
         if found:
-            scores = [short_percent(found[one]) for one in _MEASURES]
+            scores = [short_percent(found[one]) for one in MEASURES]
             yield Row(_filled([label, "", f"{gold:,}", "", "", *scores], width), "majority CUI")
 
 
@@ -944,7 +944,7 @@ def _of_papers(
     benchmark: str, name: str, published: Sequence[PublishedRow], width: int
 ) -> Iterator[Row]:
     for row in rows_for(benchmark, published):
-        values = [row.scores.get(f"{name} {one}") for one in _MEASURES]
+        values = [row.scores.get(f"{name} {one}") for one in MEASURES]
         if any(value is not None for value in values):
             shown = ["" if value is None else f"{value:.1f}" for value in values]
             cells = [f"{benchmark} {name}", row.pooling, "", "", "", *shown]

@@ -6,13 +6,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from xml.etree import ElementTree
 
 import numpy as np
 
 from coder_jax.evaluation.benchmark import Benchmark, Found, Given, Options
-from coder_jax.evaluation.given_groups import GroupedMentions, NotedMentions, chosen_groups
+from coder_jax.evaluation.given_groups import (
+    MEASURES,
+    GroupedMentions,
+    NotedMentions,
+    chosen_groups,
+    measures,
+)
 from coder_jax.evaluation.normalization import (
     NormalizationBenchmark,
     NormalizationFold,
@@ -278,8 +284,6 @@ def _add(mentions: _Mentions, unit: str, span: str, text: str, cui: str, groups:
 # for a mention, so that its precision, recall and F1 are all hits / pairs, the recall here; tables
 # have a row of it for whoever compares with the papers' rows.
 
-_MEASURES = ("precision", "recall", "f1")
-
 
 @dataclass(frozen=True, kw_only=True)
 class _MantraOptions(Options):
@@ -360,7 +364,7 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
                 for scores, interval in zip(of_corpora, sure, strict=True)
             ]
             cells += [
-                short_percent(record.scores[name], record.intervals.get(name)) for name in _MEASURES
+                short_percent(record.scores[name], record.intervals.get(name)) for name in MEASURES
             ]
             rows.append(Row(cells, record.encoder.model))
             label[0] += ", hits per pair (released code)"
@@ -381,48 +385,9 @@ MANTRA    MANTRA GSC as a .zip, a folder or an XML file; searched in --dictionar
         return header, rows + papers
 
 
-def _mantra_scores(accuracy: float, mentions: int, annotations: int) -> dict[str, float]:
-    """Precision, recall and F1 of one CUI per mention.
-
-    Args:
-      accuracy: share of the mentions whose CUI is among their gold ones; of a mention with tied
-        terms, the chance of it.
-      mentions: how many there are.
-      annotations: gold pairs of mention and CUI.
-    """
-    hits = accuracy * mentions
-    return {
-        "precision": hits / mentions,
-        "recall": hits / annotations,
-        "f1": 2 * hits / (mentions + annotations),
-    }
-
-
-def _gold_pairs(fold: NormalizationFold) -> int:
-    """Gold pairs of mention and CUI."""
-    return int(_pairs_of_mentions(fold).sum())
-
-
-def _pairs_of_mentions(fold: NormalizationFold) -> np.ndarray:
-    """int [n]: the number of gold CUIs of each mention."""
-    return np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
-
-
 def _measures_drawn(distinct_U3: np.ndarray, drawn_BU: np.ndarray) -> np.ndarray:
     """The `Statistic` of MEASURES [B, 3], of mentions with their hit and gold pairs (`summed`)."""
-    hits_B, pairs_B, mentions_B = (drawn_BU @ distinct_U3).T
-    columns = hits_B / mentions_B, hits_B / pairs_B, 2 * hits_B / (mentions_B + pairs_B)
-    return np.stack(columns, axis=1)
-
-
-def _drawn_measures(
-    fold: NormalizationFold, result: NormalizationResult, rng: np.random.Generator
-) -> np.ndarray:
-    """MEASURES of a sub-corpus in resamples of its mentions, [RESAMPLES, 3]."""
-    assert result.ranks is not None, "of a single fold"
-    hits = rank_values(result.ranks, [1])["acc@1"]
-    outcomes = np.stack([hits, _pairs_of_mentions(fold)], axis=1)
-    return resampled(summed(outcomes, fold.same), _measures_drawn, rng)
+    return measures((drawn_BU @ distinct_U3)[:, [0, 2, 1]])
 
 
 def _mantra_record(
@@ -439,37 +404,40 @@ def _mantra_record(
     """
     record = normalization_record(benchmark, result, encoder, missing=missing)
     parts = result.folds or {benchmark.folds[0].name: result}
-    annotations = {fold.name: _gold_pairs(fold) for fold in benchmark.folds}
     rng = np.random.default_rng(seed)
-    drawn = {fold.name: _drawn_measures(fold, parts[fold.name], rng) for fold in benchmark.folds}
-    of_part = {
-        name: _mantra_scores(parts[name].scores["acc@1"], parts[name].mentions, pairs)
-        for name, pairs in annotations.items()
-    }
-    meant = benchmark.averaged()
-    folds = {
-        name: {
-            "scores": scores,
-            "intervals": named(_MEASURES, drawn[name]),
+    folds: dict[str, dict[str, Any]] = {}
+    drawn = {}
+    for fold in benchmark.folds:
+        part = parts[fold.name]
+        assert part.ranks is not None, "of a single fold"
+        hits = rank_values(part.ranks, [1])["acc@1"]
+        pairs = np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
+        outcomes = summed(np.stack([hits, pairs], axis=1), fold.same)
+        drawn[fold.name] = resampled(outcomes, _measures_drawn, rng)
+        # Of a mention with tied terms the chance of a hit counts.
+        sums = (part.scores["acc@1"] * part.mentions, part.mentions, pairs.sum())
+        folds[fold.name] = {
+            "scores": dict(zip(MEASURES, measures(np.array(sums)).tolist(), strict=True)),
+            "intervals": named(MEASURES, drawn[fold.name]),
             "counts": {
-                "mentions": parts[name].mentions,
-                "annotations": annotations[name],
-                "unreachable": parts[name].unreachable,
+                "mentions": part.mentions,
+                "annotations": int(pairs.sum()),
+                "unreachable": part.unreachable,
             },
         }
-        for name, scores in of_part.items()
-    }
+    meant = benchmark.averaged()
     return replace(
         record,
         kind=benchmark.kind,
         scores={
-            score: sum(of_part[name][score] for name in meant) / len(meant) for score in _MEASURES
+            score: sum(folds[name]["scores"][score] for name in meant) / len(meant)
+            for score in MEASURES
         },
-        intervals=named(_MEASURES, np.mean([drawn[name] for name in meant], axis=0)),
+        intervals=named(MEASURES, np.mean([drawn[name] for name in meant], axis=0)),
         unreachable=None,
         counts={
             **record.counts,
-            "annotations": sum(annotations.values()),
+            "annotations": sum(fold["counts"]["annotations"] for fold in folds.values()),
             "folds": len(meant),
         },
         folds=folds,

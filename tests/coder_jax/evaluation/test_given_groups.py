@@ -23,10 +23,10 @@ from coder_jax.evaluation.given_groups import (
     _majority_answers,
     _majority_cuis,
     _mean_reciprocal_rank,
-    _measures,
     _measures_drawn,
     _mention_sets,
     _NearestTerms,
+    measures,
 )
 from coder_jax.evaluation.record import read_records, write_records
 from coder_jax.report.results import answers_shown
@@ -342,7 +342,7 @@ def test_each_gold_cui_is_an_item_with_the_one_answer():
         *([1, 1, 1], [1, 2, 2], [0, 2, 2], [0, 1, 1], [0, 0, 1], [1, 2, 2], [0, 1, 1]),
     ]
     # 3 right, 6 wrong and 7 missed: of two CUIs one is right, one wrong and one missed.
-    found = _measures(counted.sum(axis=0))
+    found = measures(counted.sum(axis=0))
     assert found == pytest.approx([3 / 9, 3 / 10, 2 * 3 / (9 + 10)])
     assert _count_items([], []).shape == (0, 3)
 
@@ -368,9 +368,9 @@ def test_brateval(gold, answer, exact, common):
 
 
 def test_measures_of_nothing():
-    assert _measures(np.array([0, 0, 5])).tolist() == [0, 0, 0]
-    assert _measures(np.array([0, 5, 0])).tolist() == [0, 0, 0]
-    assert _measures(np.array([0, 0, 0])).tolist() == [1, 1, 1]
+    assert measures(np.array([0, 0, 5])).tolist() == [0, 0, 0]
+    assert measures(np.array([0, 5, 0])).tolist() == [0, 0, 0]
+    assert measures(np.array([0, 0, 0])).tolist() == [1, 1, 1]
 
 
 def test_what_is_drawn_is_scored_alike():
@@ -378,7 +378,7 @@ def test_what_is_drawn_is_scored_alike():
     drawn = np.array([[1, 1, 1], [3, 0, 0], [0, 0, 2]])
     found = _measures_drawn(counted, drawn)
     for times, row in zip(drawn, found, strict=True):
-        assert row == pytest.approx(_measures(np.repeat(counted, times, axis=0).sum(axis=0)))
+        assert row == pytest.approx(measures(np.repeat(counted, times, axis=0).sum(axis=0)))
 
 
 def test_ranks():
@@ -417,7 +417,7 @@ FLOOR = {
 def test_floor_of_the_real_corpus(shared_data):
     packed = shared_data / "benchmarks" / "quaero" / "QUAERO_FrenchMed.tar.gz"
     for one in _mention_sets(read_quaero(packed), "quaero", (), {}):
-        found = _measures(_count_items(one.gold, one.majority).sum(axis=0))
+        found = measures(_count_items(one.gold, one.majority).sum(axis=0))
         assert 100 * found == pytest.approx(FLOOR[one.name], abs=0.06), one.name
 
 
