@@ -121,9 +121,18 @@ def named(names: Sequence[str], statistics: np.ndarray) -> dict[str, list[float]
     return dict(zip(names, _bounds(statistics).T.tolist(), strict=True))
 
 
-def spearman_interval(
-    first: np.ndarray, second: np.ndarray, seed: int = 0, resamples: int = _RESAMPLES
-) -> list[float] | None:
+def _rhos(first_Bn: np.ndarray, second_Bn: np.ndarray) -> np.ndarray:
+    """Spearman's rho of each row, [B]; NaN where all values of a side are equal."""
+    from scipy.stats import rankdata  # not at the top: `--help` stays quick
+
+    ranks = [rankdata(side, axis=1) for side in (first_Bn, second_Bn)]
+    a, b = (side - side.mean(axis=1, keepdims=True) for side in ranks)
+    lengths = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(axis=1) / lengths
+
+
+def spearman_interval(first: np.ndarray, second: np.ndarray, seed: int = 0) -> list[float] | None:
     """The bootstrap interval of Spearman's rho over pairs; None where it is undefined.
 
     Resamples in which all values of a side are equal have no ranks and are left aside.
@@ -131,21 +140,15 @@ def spearman_interval(
     Args:
       first, second: float [n].
       seed: of what is drawn.
-      resamples: how often they are drawn.
     """
-    from scipy.stats import rankdata  # not at the top: `--help` stays quick
-
     rng, n = np.random.default_rng(seed), len(first)
     found = []
     at_once = max(1, _MOST_VALUES // n)
-    for start in range(0, resamples, at_once):
-        rows = rng.integers(n, size=(min(at_once, resamples - start), n))
-        ranks = [rankdata(side[rows], axis=1) for side in (first, second)]
-        a, b = (side - side.mean(axis=1, keepdims=True) for side in ranks)
-        lengths = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-        has_ranks = lengths > 0
-        found.append((a * b).sum(axis=1)[has_ranks] / lengths[has_ranks])
+    for start in range(0, _RESAMPLES, at_once):
+        rows = rng.integers(n, size=(min(at_once, _RESAMPLES - start), n))
+        found.append(_rhos(first[rows], second[rows]))
     rhos = np.concatenate(found)
+    rhos = rhos[np.isfinite(rhos)]
     return _bounds(rhos[:, None])[:, 0].tolist() if len(rhos) else None
 
 
@@ -166,25 +169,17 @@ def spearman_differences(
 
     rng, n = np.random.default_rng(seed), len(ratings)
     at_once = max(1, _MOST_VALUES // n)
-
-    def rhos(values_Bn: np.ndarray, human_Bn: np.ndarray) -> np.ndarray:
-        one, other = (rankdata(side, axis=1) for side in (values_Bn, human_Bn))
-        one, other = (side - side.mean(axis=1, keepdims=True) for side in (one, other))
-        lengths = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
-        with np.errstate(invalid="ignore"):  # of values that are all equal, as they may be drawn
-            return (one * other).sum(axis=1) / lengths
-
     drawn, flipped = [], []
     for start in range(0, _RESAMPLES, at_once):
         rows = rng.integers(n, size=(min(at_once, _RESAMPLES - start), n))
-        drawn.append(rhos(b[rows], ratings[rows]) - rhos(a[rows], ratings[rows]))
+        drawn.append(_rhos(b[rows], ratings[rows]) - _rhos(a[rows], ratings[rows]))
     differences = np.concatenate(drawn)
     places_a, places_b, human = rankdata(a), rankdata(b), ratings[None]
     for start in range(0, _EXCHANGES, at_once):
         swap = rng.random((min(at_once, _EXCHANGES - start), n)) < 0.5
-        first = rhos(np.where(swap, places_b, places_a), human)
-        flipped.append(rhos(np.where(swap, places_a, places_b), human) - first)
-    observed = abs(rhos(b[None], human) - rhos(a[None], human))[0]
+        first = _rhos(np.where(swap, places_b, places_a), human)
+        flipped.append(_rhos(np.where(swap, places_a, places_b), human) - first)
+    observed = abs(_rhos(b[None], human) - _rhos(a[None], human))[0]
     as_large = (np.abs(np.concatenate(flipped)) >= observed - 1e-12).sum()
     interval = _bounds(differences[np.isfinite(differences)][:, None])[:, 0].tolist()
     return interval, float((1 + as_large) / (1 + _EXCHANGES))
