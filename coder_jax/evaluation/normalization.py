@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from urllib.parse import quote
 
 import msgspec
@@ -156,9 +156,33 @@ class NormalizationBenchmark(Benchmark):
         )
         benchmark = cls(given.name, str(path or given.path), folds, rows_hash, quoted=quoted)
         if given.retired_cuis is not None:
-            benchmark = _with_successors(benchmark, given.retired_cuis)
-        _check_reachable(benchmark)
+            benchmark = benchmark._with_successors(given.retired_cuis)
+        for fold in benchmark.folds:
+            known = fold.dictionary.concept_set
+            if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
+                raise BadInput(
+                    f"{benchmark.path}: found none of the gold concepts of {len(fold.gold)} "
+                    f"mentions (such as {fold.gold[0]!r} of {fold.mentions[0]!r}) in the "
+                    f"dictionary {fold.dictionary.source} (such as "
+                    f"{fold.dictionary.concepts[0]!r}); expected concepts of one vocabulary, in "
+                    "the second column of both"
+                )
         return benchmark
+
+    def _with_successors(self, retired_cuis: RetiredCuis) -> Self:
+        """The benchmark with gold and dictionary in current CUIs."""
+        # On both sides, so that equal concepts have equal names whatever the age of the files.
+        mapped = {id(one): one.with_successors(retired_cuis) for one in self.dictionaries()}
+        folds = [
+            replace(
+                fold,
+                gold=[retired_cuis.now(joined) for joined in fold.gold],
+                dictionary=mapped[id(fold.dictionary)],
+            )
+            for fold in self.folds
+        ]
+        retired = sum(retired_cuis.has(joined) for fold in self.folds for joined in fold.gold)
+        return replace(self, folds=folds, retired=retired, retired_cuis=retired_cuis)
 
     def keys(self, keyed_by: str) -> list[str]:
         """The distinct strings of all mentions and dictionaries; BadInput for concept vectors."""
@@ -201,36 +225,6 @@ class NormalizationBenchmark(Benchmark):
         rows = [row for record in records for row in _rows(record, ks, missing, tied)]
         papers = published_rows(records, cls.published, scores, len(header), before=5, digits=2)
         return header, rows + papers
-
-
-_AnyFormat = TypeVar("_AnyFormat", bound=NormalizationBenchmark)
-
-
-def _with_successors(benchmark: _AnyFormat, retired_cuis: RetiredCuis) -> _AnyFormat:
-    """The benchmark with gold and dictionary in current CUIs."""
-    # On both sides, so that equal concepts have equal names whatever the age of the files.
-    mapped: dict[int, Dictionary] = {}
-    retired, folds = 0, []
-    for fold in benchmark.folds:
-        if id(fold.dictionary) not in mapped:
-            mapped[id(fold.dictionary)] = fold.dictionary.with_successors(retired_cuis)
-        gold = [retired_cuis.now(joined) for joined in fold.gold]
-        retired += sum(map(retired_cuis.has, fold.gold))
-        folds.append(replace(fold, gold=gold, dictionary=mapped[id(fold.dictionary)]))
-    return replace(benchmark, folds=folds, retired=retired, retired_cuis=retired_cuis)
-
-
-def _check_reachable(benchmark: NormalizationBenchmark) -> None:
-    """Raise BadInput for a fold with no gold concept in its dictionary."""
-    for fold in benchmark.folds:
-        known = fold.dictionary.concept_set
-        if not any(known.intersection(split_concepts(gold)) for gold in fold.gold):
-            raise BadInput(
-                f"{benchmark.path}: found none of the gold concepts of {len(fold.gold)} mentions "
-                f"(such as {fold.gold[0]!r} of {fold.mentions[0]!r}) in the dictionary "
-                f"{fold.dictionary.source} (such as {fold.dictionary.concepts[0]!r}); expected "
-                "concepts of one vocabulary, in the second column of both"
-            )
 
 
 def with_answers(

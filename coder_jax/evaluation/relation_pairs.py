@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 from coder_jax.evaluation.benchmark import Benchmark, Given
 from coder_jax.evaluation.vectors import TERMS
@@ -64,10 +64,41 @@ class RelationFile(Benchmark):
     takes_features: ClassVar[bool] = True
 
     def named(self, given: Given) -> Self:
-        """The same file with the dictionary's names for its concepts."""
-        if given.dictionary is None:
+        """The same file with each concept named by its first term in the dictionary, if any.
+
+        A retired concept has the name of the one that it was merged into. The concepts themselves
+        stay as they are: files of concept vectors are as old as the benchmark.
+
+        Raises:
+          BadInput: the dictionary has none of the concepts.
+        """
+        dictionary, retired_cuis = given.dictionary, given.retired_cuis
+        if dictionary is None:
             return self
-        return _with_names(self, given.dictionary, given.retired_cuis)
+        now = {concept: concept for concept in self.concepts()}
+        if retired_cuis is not None:
+            dictionary = dictionary.with_successors(retired_cuis)
+            now = {concept: retired_cuis.now(concept) for concept in now}
+        wanted = set(now.values())
+        first_term: dict[str, str] = {}
+        for _, term, concept in dictionary.pairs():
+            if concept in wanted:
+                first_term.setdefault(concept, term)
+        names = {
+            concept: first_term[successor]
+            for concept, successor in now.items()
+            if successor in first_term
+        }
+        if not names:
+            raise BadInput(
+                f"{self.path}: found none of its {len(now):,} concepts (such as "
+                f"{next(iter(now))}) in the dictionary {dictionary.source} (such as "
+                f"{dictionary.concepts[0]}); expected concepts of one vocabulary"
+            )
+        retired = sum(concept != now[concept] for concept in names)
+        return replace(
+            self, names=names, dictionary=dictionary, retired=retired, retired_cuis=retired_cuis
+        )
 
     def concepts(self) -> list[str]:
         """The distinct concepts of all pairs."""
@@ -112,46 +143,6 @@ class RelationHalves(RelationFile):
         """Test pairs with a label that no training pair has."""
         seen = set(self.train.labels)
         return sum(label not in seen for label in self.test.labels)
-
-
-_Relations = TypeVar("_Relations", bound=RelationFile)
-
-
-def _with_names(
-    benchmark: _Relations, dictionary: Dictionary, retired_cuis: RetiredCuis | None
-) -> _Relations:
-    """The benchmark with each concept named by its first term in the dictionary.
-
-    A retired concept has the name of the one that it was merged into. The concepts themselves stay
-    as they are: files of concept vectors are as old as the benchmark.
-
-    Raises:
-      BadInput: the dictionary has none of the concepts.
-    """
-    now = {concept: concept for concept in benchmark.concepts()}
-    if retired_cuis is not None:
-        dictionary = dictionary.with_successors(retired_cuis)
-        now = {concept: retired_cuis.now(concept) for concept in now}
-    wanted = set(now.values())
-    first_term: dict[str, str] = {}
-    for _, term, concept in dictionary.pairs():
-        if concept in wanted:
-            first_term.setdefault(concept, term)
-    names = {c: first_term[successor] for c, successor in now.items() if successor in first_term}
-    if not names:
-        raise BadInput(
-            f"{benchmark.path}: found none of its {len(now):,} concepts (such as "
-            f"{next(iter(now))}) in the dictionary {dictionary.source} (such as "
-            f"{dictionary.concepts[0]}); expected concepts of one vocabulary"
-        )
-    retired = sum(concept != now[concept] for concept in names)
-    return replace(
-        benchmark,
-        names=names,
-        dictionary=dictionary,
-        retired=retired,
-        retired_cuis=retired_cuis,
-    )
 
 
 def read_ddbrc(path: Path, half: str) -> RelationPairs:
