@@ -309,13 +309,11 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
         seed: int,
     ) -> EvaluationRecord:
         """The normalization record, extended by retrieval, exact matches and baselines."""
-        results = result.folds or {self.folds[0].name: result}
         folds: dict[str, dict[str, Any]] = {}
         groups, same = [], [fold.same for fold in self.folds]
         for fold in self.folds:
-            one = results[fold.name]
-            assert one.ranks is not None, "of a single fold"
-            right = rank_values(one.ranks, [1])["acc@1"]
+            ranks = result.ranks[fold.name]
+            right = rank_values(ranks, [1])["acc@1"]
             values, alone = self.values_of(measure, fold, right)
             groups.append(values)
             kept = record.folds.get(fold.name, {"scores": record.scores})
@@ -327,7 +325,9 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
                     **intervals_of_means([values], seed, [fold.same]),
                 },
                 "counts": {
-                    **{"mentions": one.mentions, "unreachable": 0, "tied": one.tied},
+                    "mentions": len(fold.mentions),
+                    "unreachable": 0,
+                    "tied": int((ranks.reachable & (ranks.tied > 0)).sum()),
                     "distinct": len(_pairs_of(fold)[0]),
                     **self.left_out[fold.name],
                 },

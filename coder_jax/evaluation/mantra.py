@@ -403,26 +403,24 @@ def _mantra_record(
     none of those (over all, if all are).
     """
     record = normalization_record(benchmark, result, encoder, missing=missing)
-    parts = result.folds or {benchmark.folds[0].name: result}
     rng = np.random.default_rng(seed)
     folds: dict[str, dict[str, Any]] = {}
     drawn = {}
     for fold in benchmark.folds:
-        part = parts[fold.name]
-        assert part.ranks is not None, "of a single fold"
-        hits = rank_values(part.ranks, [1])["acc@1"]
+        ranks = result.ranks[fold.name]
+        hits = rank_values(ranks, [1])["acc@1"]
         pairs = np.array([len(set(gold.split(CONCEPT_SEPARATOR))) for gold in fold.gold])
         outcomes = summed(np.stack([hits, pairs], axis=1), fold.same)
         drawn[fold.name] = resampled(outcomes, _measures_drawn, rng)
         # Of a mention with tied terms the chance of a hit counts.
-        sums = (part.scores["acc@1"] * part.mentions, part.mentions, pairs.sum())
+        sums = (hits.mean() * len(hits), len(hits), pairs.sum())
         folds[fold.name] = {
             "scores": dict(zip(MEASURES, measures(np.array(sums)).tolist(), strict=True)),
             "intervals": named(MEASURES, drawn[fold.name]),
             "counts": {
-                "mentions": part.mentions,
+                "mentions": len(hits),
                 "annotations": int(pairs.sum()),
-                "unreachable": part.unreachable,
+                "unreachable": int((~ranks.reachable).sum()),
             },
         }
     meant = benchmark.averaged()

@@ -191,7 +191,14 @@ class NormalizationBenchmark(Benchmark):
         return list(dict.fromkeys(chain.from_iterable(sides)))
 
     def dictionaries(self) -> list[Dictionary]:
-        return list({id(fold.dictionary): fold.dictionary for fold in self.folds}.values())
+        return [dictionary for dictionary, _ in self.by_dictionary()]
+
+    def by_dictionary(self) -> list[tuple[Dictionary, list[NormalizationFold]]]:
+        """Each dictionary with the folds that share it, and go through it together."""
+        sharing: dict[int, list[NormalizationFold]] = {}
+        for fold in self.folds:
+            sharing.setdefault(id(fold.dictionary), []).append(fold)
+        return [(folds[0].dictionary, folds) for folds in sharing.values()]
 
     def averaged(self) -> list[str]:
         """The folds over which the score is averaged."""
@@ -262,11 +269,9 @@ def normalization_record(
       missing: strings that have no vector.
       seed: of the mentions that are drawn for the intervals.
     """
-    parts = result.folds or {benchmark.folds[0].name: result}
     ks = [int(name[4:]) for name in result.scores if name[4:].isdigit()]
     of_fold = {fold.name: fold for fold in benchmark.folds}
-    kept = [(part.ranks, of_fold[name].same) for name, part in parts.items() if part.ranks]
-    ranks, same = [one for one, _ in kept], [one for _, one in kept]
+    ranks, same = list(result.ranks.values()), [of_fold[name].same for name in result.ranks]
     retired = benchmark.retired_cuis
     return EvaluationRecord(
         benchmark=benchmark.name,
@@ -279,7 +284,7 @@ def normalization_record(
             "retired": benchmark.retired,
             "quoted": benchmark.quoted,
             "missing": missing,
-            "folds": len(result.folds) or 1,
+            "folds": len(result.ranks),
         },
         unreachable=replace(
             _unreachable(result),
@@ -304,9 +309,7 @@ def normalization_record(
         folds={
             name: {
                 "scores": dict(part.scores),
-                "intervals": rank_intervals([part.ranks], [of_fold[name].same], ks, seed)
-                if part.ranks
-                else {},
+                "intervals": rank_intervals([result.ranks[name]], [of_fold[name].same], ks, seed),
                 "counts": _counts(part),
                 "unreachable": msgspec.to_builtins(_unreachable(part)),
                 "dictionary": of_fold[name].dictionary.description,
@@ -399,7 +402,7 @@ class NormalizationResult:
         behind them. All in [0, 1].
       reachable_scores: the same over the other mentions only; empty if there are none.
       folds: the result of each fold, by its name; empty for a single set of mentions.
-      ranks: the places of the gold concepts, of each mention; None for several folds.
+      ranks: of each fold, a single one too, the places of the gold concepts of its mentions.
     """
 
     mentions: int
@@ -408,7 +411,7 @@ class NormalizationResult:
     scores: dict[str, float]
     reachable_scores: dict[str, float]
     folds: Mapping[str, NormalizationResult] = field(default_factory=dict)
-    ranks: GoldCounts | None = field(default=None, compare=False, repr=False)
+    ranks: Mapping[str, GoldCounts] = field(default_factory=dict, compare=False, repr=False)
 
 
 def _check_ks(ks: Sequence[int]) -> None:
@@ -425,7 +428,6 @@ def _result(counts: GoldCounts, ks: Sequence[int]) -> NormalizationResult:
         tied=int((of_reachable.tied > 0).sum()),
         scores=rank_scores(counts, ks),
         reachable_scores=rank_scores(of_reachable, ks) if reachable.any() else {},
-        ranks=counts,
     )
 
 
@@ -480,21 +482,19 @@ def _counted(
     ks: Sequence[int],
 ) -> NormalizationResult:
     """The result of a benchmark by what counts the places of mentions' gold concepts."""
-    sharing: dict[int, list[NormalizationFold]] = {}
-    for fold in benchmark.folds:  # those that share a dictionary go through it together
-        sharing.setdefault(id(fold.dictionary), []).append(fold)
-    found: dict[str, NormalizationResult] = {}
-    for folds in sharing.values():
-        dictionary = folds[0].dictionary
+    found: dict[str, GoldCounts] = {}
+    for dictionary, folds in benchmark.by_dictionary():
         mentions = [mention for fold in folds for mention in fold.mentions]
         gold = [concepts for fold in folds for concepts in fold.gold]
         counts = count(mentions, gold, dictionary)
         ends = np.cumsum([len(fold.mentions) for fold in folds])[:-1]
         parts = zip(*(np.split(part, ends) for part in counts), strict=True)
         for fold, part in zip(folds, parts, strict=True):
-            found[fold.name] = _result(GoldCounts(*part), ks)
-    results = {fold.name: found[fold.name] for fold in benchmark.folds}
-    return next(iter(results.values())) if len(results) == 1 else _mean_over_folds(results)
+            found[fold.name] = GoldCounts(*part)
+    ranks = {fold.name: found[fold.name] for fold in benchmark.folds}
+    results = {name: _result(counts, ks) for name, counts in ranks.items()}
+    whole = next(iter(results.values())) if len(results) == 1 else _mean_over_folds(results)
+    return replace(whole, ranks=ranks)
 
 
 def _checked(encode: Encode) -> Encode:
@@ -828,7 +828,7 @@ def _answers_of(
 
     Args:
       encode: strings -> float32 [n, D].
-      benchmark: folds that share a dictionary go through it together.
+      benchmark: of which mentions.
       most: answers for each mention.
 
     Raises:
@@ -837,12 +837,8 @@ def _answers_of(
     """
     from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
 
-    sharing: dict[int, list[NormalizationFold]] = {}
-    for fold in benchmark.folds:
-        sharing.setdefault(id(fold.dictionary), []).append(fold)
     found = {}
-    for folds in sharing.values():
-        dictionary = folds[0].dictionary
+    for dictionary, folds in benchmark.by_dictionary():
         mentions = unit(encode([one for fold in folds for one in fold.mentions]), "mention vectors")
         terms = TermRows(encode, dictionary.terms, mentions.shape[1])
         encoded = EncodedDictionary(dictionary.terms, dictionary.concepts, terms)
@@ -892,13 +888,14 @@ def _described_answers(
 
 def _places_alone(benchmark: NormalizationBenchmark, result: NormalizationResult) -> Answers:
     """The places of the gold concepts, in the order of the mentions."""
-    results = result.folds or {benchmark.folds[0].name: result}
     of_fold = {fold.name: fold for fold in benchmark.folds}
-    ranks = {name: results[name].ranks for name in benchmark.averaged()}
-    few = result.mentions <= MOST_RANKS
-    texts = {name: one.as_text(of_fold[name].same) for name, one in ranks.items() if one and few}
+    ranks = None
+    if result.mentions <= MOST_RANKS:
+        ranks = {
+            name: result.ranks[name].as_text(of_fold[name].same) for name in benchmark.averaged()
+        }
     return Answers(
-        ranks=texts if few else None,
+        ranks=ranks,
         order=_order_hash(benchmark),
         cutoffs={},
         languages="",
@@ -937,10 +934,9 @@ def _write_predictions(
 
     BadInput if one cannot be written.
     """
-    results = result.folds or {benchmark.folds[0].name: result}
     files = {}
     for one in answers:
-        table = _prediction_table(one, results[one.fold.name].ranks)
+        table = _prediction_table(one, result.ranks[one.fold.name])
         parts = (benchmark.name, one.fold.name, pooling)
         files[one.fold.name] = write_prediction_table(folder, parts, table)
     return files
@@ -968,13 +964,12 @@ def _as_file_name(part: str) -> str:
     return quote(part, safe=" ").replace(".", "%2E")
 
 
-def _prediction_table(answers: _FoldAnswers, counts: GoldCounts | None) -> pl.DataFrame:
+def _prediction_table(answers: _FoldAnswers, counts: GoldCounts) -> pl.DataFrame:
     """A row for each mention: gold, its rank, the first answer's similarity, and all answers.
 
     `rank` is the place of the gold concept (the best of several; empty where none is in the
     dictionary), `tied` how many others are as near. A gold concept is named by its preferred term.
     """
-    assert counts is not None, "of a single fold"
     fold = answers.fold
     columns: dict[str, Any] = {
         "mention": fold.mentions,

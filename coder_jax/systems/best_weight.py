@@ -211,12 +211,10 @@ def _scores(
     folds = list({id(one.fold): one.fold for one in sets}.values())
     named = [dataclasses.replace(fold, name=str(number)) for number, fold in enumerate(folds)]
     result = evaluate_normalization(encode, Mentions("", "", named, ""), ks=(1,))
-    of_fold = result.folds or {"0": result}
-    right = {}
-    for number, fold in enumerate(folds):
-        ranks = of_fold[str(number)].ranks
-        assert ranks is not None, "there are some for each fold"
-        right[id(fold)] = rank_values(ranks, (1,))["acc@1"]
+    right = {
+        id(fold): rank_values(result.ranks[str(number)], (1,))["acc@1"]
+        for number, fold in enumerate(folds)
+    }
     return {one.name: 100 * float(right[id(one.fold)][one.rows].mean()) for one in sets}
 
 

@@ -376,7 +376,7 @@ def test_fewer_concepts_than_answers():
     benchmark = Mentions("n", "p", [fold], "0" * 64)
     result = evaluate_normalization(Angles().encode, benchmark)
     (found,) = _answers_of(Angles().encode, benchmark, 5)
-    (row,) = _prediction_table(found, result.ranks).iter_rows(named=True)
+    (row,) = _prediction_table(found, result.ranks[""]).iter_rows(named=True)
     assert row["concept_1"] == "C1" and row["concept_2"] is row["similarity_5"] is None
     assert "language" not in row
 
