@@ -88,29 +88,31 @@ _STYLE: dict[Any, Any] = {
 
 
 def _plot_scores(
-    before: Mapping[str, Mapping[str, float]],
-    after: Mapping[str, Mapping[str, float]],
-    output: str | Path,
-    *,
-    metrics: Sequence[str] = ("acc@1", "acc@3", "acc@5"),
+    name: str, before: Mapping[str, float], after: Mapping[str, float], output: str | Path
 ) -> None:
-    """Draws bars of scores before and after training, one panel for each name.
+    """Draws bars of the scores of a benchmark before and after training.
 
     Args:
-      before: name (a pooling or a benchmark) -> metric -> share in [0, 1].
-      after: the same names.
+      name: of the benchmark.
+      before: metric -> share in [0, 1].
+      after: the same metrics.
       output: the PNG file.
-      metrics: in this order; those that a name lacks are left out.
     """
-    names = [name for name in before if name in after]
-    if not names:
-        raise ValueError(f"found {list(before)} before and {list(after)} after; expected one name")
+    places = np.arange(len(before))
     with _style():
-        figure, axes = _new_figure(1, len(names), width=max(3.6, 1.4 * len(metrics)), height=3.4)
-        for axis, name in zip(axes, names, strict=True):
-            _draw_bars(axis, before[name], after[name], metrics)
-            axis.set_title(name)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure, (axis,) = _new_figure(1, 1, width=3.6, height=3.4)
+        for offset, label, scores, colour in (
+            (-0.2, "before", before, _GREY),
+            (0.2, "after", after, _BLUE),
+        ):
+            heights = [100 * score for score in scores.values()]
+            bars = axis.bar(places + offset, heights, 0.38, color=colour, label=label)
+            axis.bar_label(bars, fmt="%.1f", padding=2, fontsize=9)
+        axis.set_xticks(places, list(before))
+        axis.grid(False, axis="x")
+        axis.set(ylim=(0, 112), ylabel="mentions, %", yticks=range(0, 101, 20))
+        axis.set_title(name)
+        figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(
             "Zero-shot normalization", x=0.01, ha="left", fontsize=12, fontweight="bold"
         )
@@ -203,23 +205,6 @@ def _new_figure(
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared)
     return figure, list(axes.flat)
-
-
-def _draw_bars(
-    axis: Axes, before: Mapping[str, float], after: Mapping[str, float], metrics: Sequence[str]
-) -> None:
-    shown = [metric for metric in metrics if metric in before and metric in after]
-    places = np.arange(len(shown))
-    for offset, label, scores, colour in (
-        (-0.2, "before", before, _GREY),
-        (0.2, "after", after, _BLUE),
-    ):
-        heights = [100 * scores[metric] for metric in shown]
-        bars = axis.bar(places + offset, heights, 0.38, color=colour, label=label)
-        axis.bar_label(bars, fmt="%.1f", padding=2, fontsize=9)
-    axis.set_xticks(places, shown)
-    axis.grid(False, axis="x")
-    axis.set(ylim=(0, 112), ylabel="mentions, %", yticks=range(0, 101, 20))
 
 
 def _draw_histograms(
@@ -374,12 +359,11 @@ def plot_heldout(folder: Path, mentions: Path, before: Scored, after: Scored) ->
       mentions: the held-out terms and their concepts; the dictionary lies beside them.
       before, after: encoders with their records on these terms.
     """
-    metrics = "acc@1", "acc@5"
     first, last = (
-        {record.benchmark: {name: record.scores[name] or 0.0 for name in metrics}}
+        {name: record.scores[name] or 0.0 for name in ("acc@1", "acc@5")}
         for _, record in (before, after)
     )
-    _plot_scores(first, last, folder / "scores.png", metrics=metrics)
+    _plot_scores(before[1].benchmark, first, last, folder / "scores.png")
     terms, synonyms = _heldout_pairs(mentions)
     others = synonyms[1:] + synonyms[:1]  # each term beside a synonym of another
 

@@ -195,15 +195,20 @@ def test_metrics_that_cannot_be_used(tmp_path, content, message):
     assert not (tmp_path / "out.png").exists()
 
 
-def test_bars_before_and_after(tmp_path):
-    before = {"cls": {"acc@1": 0.4, "acc@5": 0.5}, "mean": {"acc@1": 0.45, "acc@5": 0.55}}
-    after = {"cls": {"acc@1": 0.6, "acc@5": 0.7}}
-    pictures._plot_scores(before, after, tmp_path / "one.png")
-    pictures._plot_scores(before, before, tmp_path / "two.png")
-    one, two = pixels(tmp_path / "one.png"), pixels(tmp_path / "two.png")
-    assert abs(two.shape[1] - 2 * one.shape[1]) <= 2, "one panel for each name"
-    with pytest.raises(ValueError, match=r"found \['cls'\] before and \['mean'\] after"):
-        pictures._plot_scores({"cls": {}}, {"mean": {}}, tmp_path / "none.png")
+def test_bars_before_and_after(tmp_path, monkeypatch):
+    figures = []
+    save = pictures._save
+    monkeypatch.setattr(
+        pictures, "_save", lambda figure, path: figures.append(figure) or save(figure, path)
+    )
+    before, after = {"acc@1": 0.4, "acc@5": 0.5}, {"acc@1": 0.6, "acc@5": 0.7}
+    pictures._plot_scores("held-out", before, after, tmp_path / "out.png")
+    (axis,) = figures[0].axes
+    heights = [[bar.get_height() for bar in bars] for bars in axis.containers]
+    assert heights == [pytest.approx([40, 50]), pytest.approx([60, 70])]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["acc@1", "acc@5"]
+    assert axis.get_title(loc="left") == "held-out"
+    assert pixels(tmp_path / "out.png").std() > 0.02
 
 
 def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, monkeypatch):
@@ -223,9 +228,9 @@ def test_histograms_say_how_well_synonyms_are_told_from_random_pairs(tmp_path, m
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    scores = {"cls": {"acc@1": 0.4}}
+    scores = {"acc@1": 0.4}
     with pytest.raises(BadInput, match="absent/out.png: cannot be written"):
-        pictures._plot_scores(scores, scores, tmp_path / "absent" / "out.png")
+        pictures._plot_scores("cls", scores, scores, tmp_path / "absent" / "out.png")
 
 
 @pytest.mark.slow
@@ -303,9 +308,9 @@ def test_scores_and_similarities_before_and_after(mentions, tmp_path, monkeypatc
         )
         scored.append((Encoder(noise), record))
     pictures.plot_heldout(tmp_path, mentions, *scored)
-    before, after, path = drawn["_plot_scores"]
-    assert before == {"held-out": {"acc@1": 0.25, "acc@5": 0.0}} and path == tmp_path / "scores.png"
-    assert after == {"held-out": {"acc@1": 0.5, "acc@5": 0.0}}
+    name, before, after, path = drawn["_plot_scores"]
+    assert (name, path) == ("held-out", tmp_path / "scores.png")
+    assert before == {"acc@1": 0.25, "acc@5": 0.0} and after == {"acc@1": 0.5, "acc@5": 0.0}
     (_, _), (near, far), path = drawn["_plot_similarities"]
     assert path == tmp_path / "similarities.png"
     assert near.shape == far.shape == (3,) and near.min() > 0.9 > far.max(), "others' synonyms"
