@@ -425,14 +425,19 @@ class SameStringNormalizer(ExactNames, abc.ABC):
         near_of = dict(zip(asked, near, strict=True))
         answers = []
         for row, mention in enumerate(mentions):
+            others = near_of[row].candidates if row in near_of else []
             if why[row]:
                 answers.append(Answer(mention, Status.NO_ANSWER, [], reason=why[row]))
             elif exact[row]:
-                others = near_of[row].candidates if row in near_of else []
-                answers.append(_of_same_string(mention, exact[row], others, k))
+                alike = [likeness for likeness, _ in exact[row]]
+                found = [candidate for _, candidate in exact[row]]
+                status = Status.TIED if alike.count(alike[0]) > 1 else Status.EXACT
+                answers.append(_of_strings(mention, status, found, others, k))
             elif misspelt[row]:
-                others = near_of[row].candidates if row in near_of else []
-                answers.append(_of_misspelt(mention, misspelt[row], others, k))
+                place = {one.concept: number for number, one in enumerate(others)}
+                found = sorted(misspelt[row], key=lambda one: place.get(one.concept, len(place)))
+                status = Status.TIED if len(found) > 1 else Status.MISSPELT
+                answers.append(_of_strings(mention, status, found, others, k))
             else:
                 answer = self.answer(mention, strings[row], near_of[row], k)
                 if answer.concept and _is_lost_acronym(strings[row], answer.candidates[0].term):
@@ -539,39 +544,20 @@ def _is_lost_acronym(mention: str, term: str) -> bool:
     return is_acronym and mention.strip() != term and mention.strip().upper() == term
 
 
-def _of_same_string(
-    mention: str, exact: list[tuple[int, Candidate]], near: list[Candidate], k: int
+def _of_strings(
+    mention: str, status: Status, found: list[Candidate], near: list[Candidate], k: int
 ) -> Answer:
-    """The answer to a mention that is a string of the dictionary.
+    """The answer to a mention that is a string of the dictionary, perhaps with a typing error.
 
     Args:
       mention: as it was given.
-      exact: as of `Normalizer.exact`, one or more.
+      status: of the answer.
+      found: the concepts that have the string, best first, one or more.
       near: the concepts with the nearest terms, for the places behind those.
       k: candidates.
     """
-    rivals = sum(alike == exact[0][0] for alike, _ in exact) - 1
-    candidates = [candidate for _, candidate in exact]
-    held = {candidate.concept for candidate in candidates}
-    candidates += [one for one in near if one.concept not in held]
-    status = Status.TIED if rivals else Status.EXACT
-    return Answer(mention, status, candidates[:k], ties=len(exact) - 1)
-
-
-def _of_misspelt(mention: str, found: list[Candidate], near: list[Candidate], k: int) -> Answer:
-    """The answer to a mention that is one typing error away from strings of the dictionary.
-
-    Args:
-      mention: as it was given.
-      found: the concepts of these strings, one or more.
-      near: the concepts with the nearest terms, in whose order those found come.
-      k: candidates.
-    """
-    place = {one.concept: number for number, one in enumerate(near)}
-    ranked = sorted(found, key=lambda one: place.get(one.concept, len(near)))
     held = {one.concept for one in found}
-    candidates = ranked + [one for one in near if one.concept not in held]
-    status = Status.TIED if len(found) > 1 else Status.MISSPELT
+    candidates = found + [one for one in near if one.concept not in held]
     return Answer(mention, status, candidates[:k], ties=len(found) - 1)
 
 
