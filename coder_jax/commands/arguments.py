@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 import numpy as np
 
 from coder_jax.encoding.vector_files import DEFAULT_GB, LEAST_TERMS, LIMIT, kept_folder
-from coder_jax.encoding.vector_files import TERMS_PER_CHUNK as TERMS_PER_CHUNK
 from coder_jax.mapping.coded_list import KINDS
 from coder_jax.models.bert_config import POOLINGS
 from data_pipeline.flags import Flag

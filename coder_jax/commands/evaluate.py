@@ -592,7 +592,6 @@ def _compared(
 
     They grow in files beside `beside`; those to remove go into `scratch`.
     """
-
     if options.vectors_of:
         keyed_by = _keys_of_vectors(options.vectors_of)
         keys = {key for benchmark in benchmarks for key in benchmark.keys(keyed_by)}

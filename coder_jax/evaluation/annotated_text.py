@@ -230,7 +230,6 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
     @cached_property
     def searched(self) -> SearchedNames:
         """The names of the dictionary, and their candidates for the mentions."""
-
         mentions = chain.from_iterable(fold.mentions for fold in self.folds)
         return SearchedNames(self.folds[0].dictionary, list(mentions))
 
@@ -250,7 +249,6 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
 
     def scores_of(self, baseline: Baseline, fold: NormalizationFold) -> dict[str, float]:
         """Means over the mentions of a fold."""
-
         pairs, place = _pairs_of(fold)
         right = self.searched.right(baseline, pairs)[place]
         values, alone = self.values_of(baseline, fold, right)
@@ -266,7 +264,6 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
           fold: whose mentions.
           right: float [n], the chance that each is answered rightly.
         """
-
         pairs, place = _pairs_of(fold)
         precision, reached = self.searched.precisions(measure, pairs), self.searched.reached(pairs)
         values = {_MAP: precision[place], _REACHED: reached[place].astype(np.float64)}
@@ -294,7 +291,6 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
 
     def by_word_movers(self, vectors: Vectors) -> dict[str, dict[str, dict[str, float]]]:
         """The scores of Word Mover's Distance, by fold; BadInput for what has no words."""
-
         if not isinstance(vectors, WordVectors) or vectors.vectors_of != "words":
             raise BadInput("--wmd: found no vectors of words; expected --vectors-of words")
         movers = WordMovers(vectors, self.searched.names.names)
@@ -364,7 +360,6 @@ PubTator  annotated abstracts in this format (NCBI disease, BC5CDR), looked up i
 
 def _pairs_of(fold: NormalizationFold) -> tuple[list[Pair], np.ndarray]:
     """The distinct (mention, gold) pairs of a fold, and the pair of each mention."""
-
     place_of: dict[Pair, int] = {}
     places = [
         place_of.setdefault(Pair(*pair), len(place_of))

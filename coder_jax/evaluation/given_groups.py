@@ -609,7 +609,6 @@ class GroupedMentions(Benchmark):
           missing: strings that have no vector.
           similarity: what its scores are.
         """
-
         chosen = options.of(_GroupOptions)
         scorer = _Scorer(self, normalizer, _COUNTINGS[chosen.count_as], chosen.threshold)
         record = scorer.record(encoder, options, missing=missing, similarity=similarity)
@@ -619,7 +618,6 @@ class GroupedMentions(Benchmark):
     @classmethod
     def table(cls, records: Sequence[EvaluationRecord], options: Options) -> Table:
         """A row for each set and threshold, and the notes of `about` below."""
-
         return _table(records, cls.published)
 
 

@@ -242,7 +242,6 @@ def with_answers(
     options: Options,
 ) -> EvaluationRecord:
     """The record with the answers to each mention; also writes tables of them if asked for."""
-
     if isinstance(vectors, ComparedStrings):
         return replace(record, answers=_places_alone(benchmark, result))
     folder = options.of(NormalizationOptions).predictions

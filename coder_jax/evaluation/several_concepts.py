@@ -452,20 +452,22 @@ several   a folder of `python -m data_pipeline.build_mentions`, whose mentions m
           mentions_per_s: how many mentions got candidates in a second, where that was measured.
           three: of a ranker that also tells what is broader.
         """
-
-        numbers = self.split.numbers()
+        numbers, gold = self.split.numbers(), self.split.gold_sets()
+        each = zip(candidates.tolist(), counts.tolist(), gold, strict=True)
+        of_each = [_shares([row], [count], [one]) for row, count, one in each]
+        same = first_same(self.mentions, map(frozenset, gold))
         return EvaluationRecord(
             benchmark=self.name,
             kind=self.kind,
             path=self.path,
             content_hash=self.data.manifest.content_hash,
             scores=self.scores_of(candidates, counts) | (three.scores if three else {}),
-            intervals=self.intervals_of(candidates, counts),
+            intervals=_intervals_of_shares(of_each, same),
             counts={
                 "mentions": len(self.mentions),
                 "uni": int((numbers == 1).sum()),
                 "multi": int((numbers > 1).sum()),
-                "unreachable": sum(-1 in one for one in self.split.gold_sets()),
+                "unreachable": sum(-1 in one for one in gold),
                 **(three.counts if three else {}),
             },
             scoring={
@@ -483,32 +485,18 @@ several   a folder of `python -m data_pipeline.build_mentions`, whose mentions m
         )
 
     def scores_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
-        """Shares in [0, 1]; None where no mention counts.
+        """uni, multi, total, recall@k and number ..., in [0, 1]; None where no mention counts.
 
         Args:
           candidates: concepts of each mention, best first, int [M, K].
           counts: how many of them are its answer, int [M].
         """
-
-        shares = self.shares_of(candidates, counts)
+        shares = _shares(candidates.tolist(), counts.tolist(), self.split.gold_sets())
         numbers = number_accuracy(counts.tolist(), self.split.numbers().tolist())
         return {
             **{name: share.value for name, share in shares.items()},
             **{f"number {name}": value for name, value in numbers._asdict().items()},
         }
-
-    def shares_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, Share]:
-        """How many mentions are right: uni, multi, total and recall@k; as for `scores_of`."""
-
-        return _shares(candidates.tolist(), counts.tolist(), self.split.gold_sets())
-
-    def intervals_of(self, candidates: np.ndarray, counts: np.ndarray) -> dict[str, list[float]]:
-        """Those of `shares_of`."""
-
-        gold = self.split.gold_sets()
-        each = zip(candidates.tolist(), counts.tolist(), gold, strict=True)
-        of_each = [_shares([row], [count], [one]) for row, count, one in each]
-        return _intervals_of_shares(of_each, first_same(self.mentions, map(frozenset, gold)))
 
     @property
     def names_needed(self) -> int:
@@ -527,7 +515,6 @@ several   a folder of `python -m data_pipeline.build_mentions`, whose mentions m
     @cached_property
     def baselines(self) -> dict[str, dict[str, float | None]]:
         """The scores of the baselines."""
-
         names, concepts = self.dictionary.terms, self.data.name_concepts
         distinct, of = np.unique(self.mentions, return_inverse=True)
         mentions, found = distinct.tolist(), {}
