@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
@@ -297,17 +297,10 @@ class DictionaryOptions:
 
     def check_choices(self, dictionary: str | None) -> None:
         """BadInput for a choice where there is no --dictionary to choose from."""
-        for flag, given in (
-            ("--dictionary-languages", self.dictionary_languages),
-            ("--dictionary-sources", self.dictionary_sources),
-            ("--semantic-types", self.semantic_types),
-            ("--dictionary-keep-suppressed", self.dictionary_keep_suppressed),
-            ("--dictionary-standard", self.dictionary_standard),
-            ("--strict", self.strict),
-            ("--term-column", self.term_column),
-            ("--concept-column", self.concept_column),
-        ):
+        for choice in fields(DictionaryOptions):
+            given = getattr(self, choice.name)
             if given and not dictionary:
+                flag = f"--{choice.name.replace('_', '-')}"
                 found = repr(given[0]) if isinstance(given, tuple) else "it alone"
                 raise BadInput(f"{flag}: found {found}; expected --dictionary with it")
 
