@@ -1024,34 +1024,25 @@ class _NearestTerms:
     def nearest(
         self, mentions: Sequence[str], groups: Sequence[str | None], k: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        numbers = np.full((len(mentions), k), -1, np.int64)
-        scores = np.full((len(mentions), k), -np.inf, np.float32)
-        group_of = np.array([ANY if one is None else group_number(one) for one in groups], int)
-        for group in np.unique(group_of):
-            rows = np.flatnonzero(group_of == group)
-            found = self._nearest_in([mentions[int(row)] for row in rows], int(group), k)
-            numbers[rows], scores[rows] = found
-        return numbers, scores
-
-    def _nearest_in(
-        self, mentions: Sequence[str], group: int, k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`nearest` of mentions of one group, by its number."""
         from coder_jax.encoding.encoder import EncodedDictionary, nearest_concepts
 
         numbers = np.full((len(mentions), k), -1, np.int64)
         scores = np.full((len(mentions), k), -np.inf, np.float32)
-        is_in = (self.groups >> group & 1).astype(bool)
-        pairs = np.flatnonzero(is_in[self.concept_of_pair])
-        if not len(pairs):
-            return numbers, scores
-        queries = unit(self.encode(mentions), "mention vectors")
-        terms = [self.terms[pair] for pair in pairs]
-        concepts = [self.concepts[number] for number in self.concept_of_pair[pairs]]
-        vectors = TermRows(self.encode, terms, queries.shape[1])
-        searched = EncodedDictionary(terms, concepts, vectors)
-        most = min(k, int(is_in.sum()))
-        for row, matches in enumerate(nearest_concepts(queries, searched, most)):
-            numbers[row, :most] = [self.number_of[match.concept] for match in matches]
-            scores[row, :most] = [match.similarity for match in matches]
+        group_of = np.array([ANY if one is None else group_number(one) for one in groups], int)
+        for group in np.unique(group_of).tolist():
+            is_in = (self.groups >> group & 1).astype(bool)
+            pairs = np.flatnonzero(is_in[self.concept_of_pair])
+            if not len(pairs):
+                continue
+            asked = np.flatnonzero(group_of == group).tolist()
+            queries = unit(self.encode([mentions[row] for row in asked]), "mention vectors")
+            terms = [self.terms[pair] for pair in pairs]
+            concepts = [self.concepts[number] for number in self.concept_of_pair[pairs]]
+            vectors = TermRows(self.encode, terms, queries.shape[1])
+            searched = EncodedDictionary(terms, concepts, vectors)
+            most = min(k, int(is_in.sum()))
+            found = nearest_concepts(queries, searched, most)
+            for row, matches in zip(asked, found, strict=True):
+                numbers[row, :most] = [self.number_of[match.concept] for match in matches]
+                scores[row, :most] = [match.similarity for match in matches]
         return numbers, scores
