@@ -77,13 +77,6 @@ def _majority_cuis(
     return {key: counted.most_common(1)[0][0] for key, counted in counts.items() if counted}
 
 
-def _majority_answers(
-    known: dict[_Key, str], groups: Sequence[str], texts: Sequence[str]
-) -> list[str | None]:
-    """The CUI of each mention, None where its string was not seen with its group."""
-    return [known.get(key) for key in _keys_of(groups, texts)]
-
-
 def _keys_of(groups: Sequence[str], texts: Sequence[str]) -> list[_Key]:
     """The keys by which mentions are compared."""
     cleaned = clean(pl.Series(list(texts), dtype=pl.String), "mlnorm")
@@ -131,18 +124,16 @@ class NotedMentions:
         """How many gold values are not CUIs, such as C153057."""
         return sum(not _is_cui(cui) for cuis in self.noted for cui in cuis)
 
-    def reachable(self, groups: Mapping[str, int]) -> np.ndarray:
-        """Which gold CUIs can be answered, bool [items], mention after mention.
+    def reachable(self, groups: Mapping[str, int]) -> list[tuple[str, ...]]:
+        """The gold CUIs of each mention that can be answered.
 
         Args:
           groups: concept -> the groups that it is searched in, a bit set.
         """
-        found = [
-            groups.get(cui, 0) >> group_number(group) & 1
+        return [
+            tuple(cui for cui in cuis if groups.get(cui, 0) >> group_number(group) & 1)
             for group, cuis in zip(self.groups, self.gold, strict=True)
-            for cui in cuis
         ]
-        return np.array(found, bool)
 
 
 def _is_cui(found: str) -> bool:
@@ -194,7 +185,7 @@ def _mention_sets(
                     [one.cuis for one in noted],
                     gold,
                     len(mentions) - len(noted),
-                    _majority_answers(known, groups, texts) if known is not None else None,
+                    None if known is None else [known.get(key) for key in _keys_of(groups, texts)],
                 )
             )
     if not sets:
@@ -556,7 +547,7 @@ class GroupedMentions(Benchmark):
             languages=dictionary.languages and [dictionary.languages[row] for row in kept],
             vocabularies=dictionary.vocabularies and [dictionary.vocabularies[row] for row in kept],
         )
-        if not any(one.reachable(bits).any() for one in self.sets):
+        if not any(any(one.reachable(bits)) for one in self.sets):
             example = self.sets[0]
             raise BadInput(
                 f"{self.path}: found none of its gold CUIs (such as {example.gold[0][0]!r} of "
@@ -758,33 +749,29 @@ class _Scorer:
         rows = [self.place[pair] for pair in zip(one.texts, one.groups, strict=True)]
         numbers, similarities = self.numbers[rows], self.similarities[rows]
         ranked = [self.named(row) for row in numbers]
-        can_be = one.reachable(self.reach)
-        ends = np.cumsum([len(cuis) for cuis in one.gold])[:-1]
-        kept = [
-            tuple(cui for cui, is_kept in zip(cuis, part, strict=True) if is_kept)
-            for cuis, part in zip(one.gold, np.split(can_be, ends), strict=True)
-        ]
-        counted = self.counting(one.gold, _answers(ranked, similarities, None))
+        kept = one.reachable(self.reach)
+        left = [row for row, cuis in enumerate(kept) if cuis]
+        of_left = ([kept[row] for row in left], [ranked[row] for row in left])
+
+        def scored(threshold: float = -np.inf) -> dict[str, dict[str, float]]:
+            return {
+                "scores": self.scores(one.gold, ranked, similarities, threshold),
+                "reachable": self.scores(*of_left, similarities[left], threshold),
+            }
+
+        gold = sum(map(len, one.gold))
+        counted = self.counting(one.gold, _answers(ranked, similarities))
         first, second = similarities[:, 0], similarities[:, 1]
         tied = np.isfinite(first) & (second >= first - np.float32(TIE_TOLERANCE))
         fold: dict[str, Any] = {
-            "scores": self.scores(one.gold, ranked, similarities),
-            "reachable": self.scores(*_reachable_only(kept, ranked, similarities)),
-            "thresholds": {
-                str(threshold): {
-                    "scores": self.scores(one.gold, ranked, similarities, threshold),
-                    "reachable": self.scores(
-                        *_reachable_only(kept, ranked, similarities), threshold
-                    ),
-                }
-                for threshold in self.thresholds
-            },
+            **scored(),
+            "thresholds": {str(threshold): scored(threshold) for threshold in self.thresholds},
             "majority": self.majority(one, one.gold),
             "majority_of_reachable": self.majority(one, kept),
             "counts": {
                 "mentions": len(one.gold),
-                "gold": len(can_be),
-                "unreachable": int((~can_be).sum()),
+                "gold": gold,
+                "unreachable": gold - sum(map(len, kept)),
                 "mistyped": one.mistyped,
                 "without_note": one.without_note,
                 "tied": int(tied.sum()),
@@ -803,7 +790,7 @@ class _Scorer:
         gold: _Gold,
         ranked: _Ranked,
         similarities: np.ndarray,
-        threshold: float | None = None,
+        threshold: float,
     ) -> dict[str, float]:
         """MEANT of some mentions (none for no mentions). A threshold changes only P, R and F1."""
         if not gold:
@@ -827,22 +814,13 @@ class _Scorer:
 
 
 def _answers(
-    ranked: _Ranked, similarities: np.ndarray, threshold: float | None
+    ranked: _Ranked, similarities: np.ndarray, threshold: float = -np.inf
 ) -> list[str | None]:
     """The first answer to each mention, None where there is none or its score is too low."""
-    least = -np.inf if threshold is None else threshold
     return [
-        found[0] if found and score >= least else None
+        found[0] if found and score >= threshold else None
         for found, score in zip(ranked, similarities[:, 0], strict=True)
     ]
-
-
-def _reachable_only(
-    kept: _Gold, ranked: _Ranked, similarities: np.ndarray
-) -> tuple[list[tuple[str, ...]], list[Sequence[str]], np.ndarray]:
-    """Gold, answers and scores of the mentions that have reachable gold."""
-    rows = [row for row, cuis in enumerate(kept) if cuis]
-    return [kept[row] for row in rows], [ranked[row] for row in rows], similarities[rows]
 
 
 # -------------------------------------------------------------------------------------------------
