@@ -413,9 +413,9 @@ class TableVectors(ABC):
     def __init__(self, table: VectorTable):
         self.table = table
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def keys_of(keys: Iterable[str]) -> set[str]:
+    def keys_of(cls, keys: Iterable[str]) -> set[str]:
         """All entries of a table that these keys may look up."""
 
     @abstractmethod
@@ -451,21 +451,27 @@ class WordVectors(TableVectors):
     )
 
     @staticmethod
-    def keys_of(keys: Iterable[str]) -> set[str]:
-        return {form for term in keys for word in term.split() for form in _forms(word)}
+    def words(key: str) -> list[str]:
+        """The words that make up a term."""
+        return key.split()
+
+    @staticmethod
+    def forms(word: str) -> tuple[str, ...]:
+        """The forms in which a word is looked up, in order."""
+        bare = word.strip(string.punctuation)
+        return tuple(dict.fromkeys((word, bare, bare.lower())))
+
+    @classmethod
+    def keys_of(cls, keys: Iterable[str]) -> set[str]:
+        return {form for term in keys for word in cls.words(term) for form in cls.forms(word)}
 
     def rows(self, key: str) -> list[int]:
         row_of = self.table.row_of
         found = (
-            next((row_of[form] for form in _forms(word) if form in row_of), None)
-            for word in key.split()
+            next((row_of[form] for form in self.forms(word) if form in row_of), None)
+            for word in self.words(key)
         )
         return [row for row in found if row is not None]
-
-    @staticmethod
-    def words(key: str) -> list[str]:
-        """The words that make up a term."""
-        return key.split()
 
     def partly_known(self, keys: Iterable[str]) -> int:
         """The distinct terms with a vector for some of their words only."""
@@ -480,8 +486,8 @@ class _ConceptVectors(TableVectors):
     pooling = "concept"
     look_up = "as they stand"
 
-    @staticmethod
-    def keys_of(keys: Iterable[str]) -> set[str]:
+    @classmethod
+    def keys_of(cls, keys: Iterable[str]) -> set[str]:
         return set(keys)
 
     def rows(self, key: str) -> list[int]:
@@ -490,12 +496,6 @@ class _ConceptVectors(TableVectors):
 
 
 _KINDS: dict[str, type[TableVectors]] = {"words": WordVectors, "concepts": _ConceptVectors}
-
-
-def _forms(word: str) -> tuple[str, ...]:
-    """The forms in which a word is looked up, in order."""
-    bare = word.strip(string.punctuation)
-    return tuple(dict.fromkeys((word, bare, bare.lower())))
 
 
 def vector_file_protocol(vectors: TableVectors) -> VectorFileProtocol:
@@ -525,16 +525,12 @@ class _SkipGramWords(WordVectors):
     look_up = "words by the rules of the text that the vectors are of (sources.text.words)"
 
     @staticmethod
-    def keys_of(keys: Iterable[str]) -> set[str]:
-        return {word for term in keys for word in words_of(term)}
-
-    @staticmethod
     def words(key: str) -> list[str]:
         return words_of(key)
 
-    def rows(self, key: str) -> list[int]:
-        row_of = self.table.row_of
-        return [row_of[word] for word in self.words(key) if word in row_of]
+    @staticmethod
+    def forms(word: str) -> tuple[str, ...]:
+        return (word,)
 
 
 class _SkipGramNames(_SkipGramWords):
@@ -546,8 +542,8 @@ class _SkipGramNames(_SkipGramWords):
     vectors_of = "names"
     pooling = "own, or mean of words"
 
-    @staticmethod
-    def keys_of(keys: Iterable[str]) -> set[str]:
+    @classmethod
+    def keys_of(cls, keys: Iterable[str]) -> set[str]:
         words = [words_of(term) for term in keys]
         return {_NAME + " ".join(one) for one in words} | {word for one in words for word in one}
 
