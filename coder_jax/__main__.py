@@ -57,8 +57,8 @@ _PURPOSES = {
         "export": "write a checkpoint as a folder for the Hugging Face Hub",
     },
 }
-VERBS = {verb: what for verbs in _PURPOSES.values() for verb, what in verbs.items()}
-_WIDTH = max(map(len, VERBS))
+_VERBS = {verb: what for verbs in _PURPOSES.values() for verb, what in verbs.items()}
+_WIDTH = max(map(len, _VERBS))
 _HELP = set(HELP_FLAGS)
 
 
@@ -109,8 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run_command(show, when_asked=None)
     verb, rest = words[0], words[1:]
-    if verb not in VERBS:
-        said = f"there is no verb {verb!r}{did_you_mean(verb, VERBS)}"
+    if verb not in _VERBS:
+        said = f"there is no verb {verb!r}{did_you_mean(verb, _VERBS)}"
         print(f"error: {said}\n\n{_usage()}", file=sys.stderr)
         return 2
     if verb == "build":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from coder_jax.__main__ import VERBS
+from coder_jax.__main__ import _VERBS
 from coder_jax.commands import train
 from coder_jax.systems.recipes import RECIPES
 from data_pipeline.build_dataset.options import BuildOptions
@@ -172,7 +172,7 @@ def test_the_commands_of_all_pages_are_spelled_right(repo):
         else:
             assert words[0] in ELSEWHERE or words[0].startswith(".ci/"), (file, words)
     data = ("build", "build_mentions", "derive_keywords", "skip_gram")
-    assert seen >= (VERBS.keys() - {"build", "train", "demo"}) | {
+    assert seen >= (_VERBS.keys() - {"build", "train", "demo"}) | {
         f"data_pipeline.{name}" for name in data
     }
 
@@ -181,7 +181,7 @@ def parse_launched(words: list[str]) -> None:
     """Parses what stands behind launch/train.sh."""
     if not words or words[0] in ("demo", "...", "build") or "--help" in words:
         return
-    if words[0] in VERBS:
+    if words[0] in _VERBS:
         parse(["coder_jax", *words])
     else:
         train.parse(words)
@@ -208,7 +208,7 @@ def parse(words: list[str]) -> None:
             "data_pipeline.skip_gram": SkipGramOptions,
         }[module]
     else:
-        assert module == "coder_jax" and rest[0] in VERBS, words
+        assert module == "coder_jax" and rest[0] in _VERBS, words
         command = f"coder_jax.commands.{rest.pop(0)}".replace("-", "_")
         if command.endswith(".demo"):
             return

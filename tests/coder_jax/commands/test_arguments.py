@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coder_jax.__main__ import VERBS
+from coder_jax.__main__ import _VERBS
 from coder_jax.commands import arguments as encoder_arguments
 from coder_jax.commands import evaluate, normalize
 from coder_jax.encoding.vector_files import kept_folder
@@ -20,9 +20,9 @@ from data_pipeline.process import BadInput, quiet
 def test_no_verb_imports_another(repo):
     """Not even inside a function, but for the demo, which runs one after the other."""
     folder = repo / "coder_jax" / "commands"
-    verbs = {f"coder_jax.commands.{verb}".replace("-", "_") for verb in VERBS}
+    verbs = {f"coder_jax.commands.{verb}".replace("-", "_") for verb in _VERBS}
     paths = list(folder.rglob("*.py"))
-    ours = set(VERBS) - {"build"}  # of data_pipeline
+    ours = set(_VERBS) - {"build"}  # of data_pipeline
     assert {path.stem for path in paths} >= {verb.replace("-", "_") for verb in ours}
     for path in paths:
         if path.stem == "demo":

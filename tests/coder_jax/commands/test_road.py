@@ -13,7 +13,7 @@ import pytest
 from tiny_bert import write_model
 from tiny_ontology import write_ontology
 
-from coder_jax.__main__ import VERBS, main
+from coder_jax.__main__ import _VERBS, main
 from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.build_dataset.__main__ import main as build_main
 from data_pipeline.build_mentions.__main__ import main as mentions_main
@@ -133,14 +133,14 @@ def test_bad_input_is_a_message_and_no_traceback(folder, capsys):
 def test_usage_names_every_verb(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"  {verb} " in text for verb in VERBS)
+    assert all(f"  {verb} " in text for verb in _VERBS)
     assert main([]) == 2
     capsys.readouterr()
     assert main(["--version"]) == 0
     assert re.fullmatch(r"coder_jax \d+\.\d+.*\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", _VERBS)
 def test_help_of_every_verb_has_an_example(verb, capsys):
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])
@@ -152,7 +152,7 @@ def test_help_of_every_verb_has_an_example(verb, capsys):
 COMMANDS = {
     **{
         f"coder_jax {verb}": lambda words, verb=verb: main([verb, *words])
-        for verb in VERBS
+        for verb in _VERBS
         if verb != "demo"  # it has two, and those of train
     },
     "data_pipeline.build": build_main,

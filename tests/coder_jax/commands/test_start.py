@@ -7,7 +7,7 @@ import sys
 import pytest
 from tiny_bert import write_model
 
-from coder_jax.__main__ import VERBS, main
+from coder_jax.__main__ import _VERBS, main
 
 
 def start(*words: str, code: str = "", **environment: str) -> subprocess.CompletedProcess:
@@ -65,7 +65,7 @@ def test_a_device_that_is_not_there_is_a_message(platform, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "build"])  # which needs no jax
+@pytest.mark.parametrize("verb", [verb for verb in _VERBS if verb != "build"])  # which needs no jax
 def test_a_python_without_the_packages_is_told_which(verb):
     """The jaxlib of a distribution is asked for its version; other packages are imported."""
     code = (
@@ -79,7 +79,7 @@ def test_a_python_without_the_packages_is_told_which(verb):
     assert "bash launch/train.sh" in done.stderr
 
 
-@pytest.mark.parametrize("verb", sorted({*VERBS} - {"train", "demo"}))  # which train
+@pytest.mark.parametrize("verb", sorted({*_VERBS} - {"train", "demo"}))  # which train
 def test_help_starts_no_library_of_arrays(verb):
     code = "sys.modules.update(dict.fromkeys(('jax', 'torch', 'tensorflow', 'sklearn')))"
     done = start(verb, "--help", code=code)
