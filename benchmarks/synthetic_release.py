@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -510,23 +510,14 @@ def _text(
 # UMLS 2020AA, the release of the paper.
 _CONCEPTS, _TERMS, _RELATIONS = 4_270_000, 15_480_000, 87_890_000
 
-# The kinds of bad rows, and the file that contains each.
-_BAD_ROWS = {
-    "columns": ("MRCONSO", "a column is missing; a build refuses the file"),
-    "utf8": ("MRCONSO", "the term has a Latin-1 byte; a build refuses the file"),
-    "quotes": ("MRCONSO", 'the term begins with a lone "; a build keeps it'),
-    "dangling": ("MRREL", "CUI2 is in no other file; a build counts and drops the row"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Size:
-    """The numbers of concepts, terms and relation rows of a release, and its bad rows."""
+    """The numbers of concepts, terms and relation rows of a release."""
 
     concepts: int = _CONCEPTS
     terms: int = _TERMS
     relations: int = _RELATIONS
-    bad_rows: dict[str, int] = field(default_factory=dict)
 
     def validate(self) -> None:
         """Raises BadInput for sizes that no release can have."""
@@ -541,10 +532,6 @@ class _Size:
                 f"{self.relations:,} relation rows: expected an even number, as each relation is "
                 "there in both directions"
             )
-        for kind, count in self.bad_rows.items():
-            rows = self.terms if _BAD_ROWS[kind][0] == "MRCONSO" else self.relations
-            if not 0 <= count <= rows:
-                raise BadInput(f"{count:,} bad rows ({kind}): expected 0 to {rows:,}")
 
 
 def _write_release(folder: Path, size: _Size, seed: int = 0) -> None:
@@ -565,14 +552,11 @@ def _write_release(folder: Path, size: _Size, seed: int = 0) -> None:
     }
     files = []
     for name, (chunks, rows) in tables.items():
-        bad = _bad_lines(name, size, seed)
-        written, length = _write(
-            folder / f"{name}.RRF", _with_bar(f"{name}.RRF", chunks, rows), bad
-        )
+        written, length = _write(folder / f"{name}.RRF", _with_bar(f"{name}.RRF", chunks, rows))
         columns = COLUMNS[name].split()
         files.append((f"{name}.RRF", name, ",".join(columns), len(columns), written, length))
     names = COLUMNS["MRFILES"].split()
-    _write(folder / "MRFILES.RRF", iter([pl.DataFrame(files, names, orient="row")]), {})
+    _write(folder / "MRFILES.RRF", iter([pl.DataFrame(files, names, orient="row")]))
 
 
 def _with_bar(
@@ -586,46 +570,15 @@ def _with_bar(
             process.poll()
 
 
-def _bad_lines(name: str, size: _Size, seed: int) -> dict[int, str]:
-    """Row number -> kind of each bad row of a file."""
-    wanted = [kind for kind, (file, _) in _BAD_ROWS.items() if file == name]
-    kinds = [kind for kind in wanted for _ in range(size.bad_rows.get(kind, 0))]
-    if not kinds:
-        return {}
-    rows = size.terms if name == "MRCONSO" else size.relations
-    chosen = np.random.default_rng([seed, 7]).choice(rows, len(kinds), replace=False)
-    return dict(zip(chosen.tolist(), kinds, strict=True))
-
-
-def _write(path: Path, chunks: Iterator[pl.DataFrame], bad: dict[int, str]) -> tuple[int, int]:
+def _write(path: Path, chunks: Iterator[pl.DataFrame]) -> tuple[int, int]:
     """Writes a file atomically; returns the number of its rows and its size."""
     rows = 0
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         for chunk in chunks:
             ended = chunk.with_columns(END=pl.lit(""))  # its separator closes the line
-            text = ended.write_csv(
-                include_header=False, separator="|", quote_style="never"
-            ).encode()
-            here = {row - rows: kind for row, kind in bad.items() if 0 <= row - rows < chunk.height}
-            file.write(_damaged(text, here) if here else text)
+            ended.write_csv(file, include_header=False, separator="|", quote_style="never")
             rows += chunk.height
     return rows, path.stat().st_size
-
-
-def _damaged(text: bytes, bad: dict[int, str]) -> bytes:
-    lines = text.split(b"\n")
-    for row, kind in bad.items():
-        columns = lines[row].split(b"|")
-        if kind == "columns":
-            del columns[-2]
-        elif kind == "utf8":
-            columns[14] += b"\xe9"
-        elif kind == "quotes":
-            columns[14] = b'"' + columns[14]
-        else:
-            columns[4] = b"C9999999"
-        lines[row] = b"|".join(columns)
-    return b"\n".join(lines)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -768,41 +721,23 @@ examples:
     python -m benchmarks.synthetic_release --out META
     python -m benchmarks.synthetic_release --out META --scale 0.01
 
-  with a hundred relations to unknown concepts and ten terms with a lone quote:
-    python -m benchmarks.synthetic_release --out META --scale 0.01 --bad-rows dangling=100 quotes=10
-
   a download from Athena of 9 million concepts, and one of a hundredth:
     python -m benchmarks.synthetic_release --athena --out ATHENA
     python -m benchmarks.synthetic_release --athena --out ATHENA --scale 0.01
 """
 
 
-def _bad_rows(texts: Sequence[str]) -> dict[str, int]:
-    """`KIND=COUNT` of the command line."""
-    found = {}
-    for text in texts:
-        kind, _, count = text.partition("=")
-        if kind not in _BAD_ROWS or not count.isdecimal():
-            raise BadInput(
-                f"--bad-rows {text}: expected KIND=COUNT with a kind of {', '.join(_BAD_ROWS)}"
-            )
-        found[kind] = int(count)
-    return found
-
-
-def _scaled(scale: float, bad_rows: dict[str, int]) -> _Size:
+def _scaled(scale: float) -> _Size:
     """The size of UMLS 2020AA times `scale`."""
     return _Size(
         concepts=round(_CONCEPTS * scale),
         terms=round(_TERMS * scale),
         relations=2 * round(_RELATIONS * scale / 2),
-        bad_rows=bad_rows,
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; its exit status is that of `run_command`."""
-    kinds = "; ".join(f"{kind}: {what}" for kind, (_, what) in _BAD_ROWS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.synthetic_release",
         description=__doc__,
@@ -820,9 +755,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed, another release")
     parser.add_argument(
-        "--bad-rows", nargs="+", default=(), metavar="KIND=COUNT", help=f"rows to spoil. {kinds}"
-    )
-    parser.add_argument(
         "--athena",
         action="store_true",
         help=f"write a download from Athena; --scale 1 is {ATHENA_CONCEPTS:,} concepts with "
@@ -832,12 +764,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         if args.athena:
-            if args.bad_rows:
-                raise BadInput("found --athena and --bad-rows; expected one of them")
             concepts, names = ATHENA_CONCEPTS * args.scale, ATHENA_NAMES * args.scale
             write_athena(args.out, round(concepts), round(names), args.seed)
             return 0
-        _write_release(args.out, _scaled(args.scale, _bad_rows(args.bad_rows)), args.seed)
+        _write_release(args.out, _scaled(args.scale), args.seed)
         return 0
 
     return run_command(

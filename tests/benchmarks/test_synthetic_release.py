@@ -1,4 +1,4 @@
-"""An invented release has the size, the shape and the bad rows that were asked for."""
+"""An invented release has the size and the shape that were asked for."""
 
 import os
 import signal
@@ -11,16 +11,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import tiny_bert
 from tokenizers import Tokenizer
 
 from benchmarks import synthetic_release as synthetic_relations
 from benchmarks import synthetic_release as synthetic_terms
 from benchmarks.synthetic_release import _Size, _write_release, main, write_athena
-from data_pipeline.build_dataset.build import build_dataset
-from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.dictionary import read_dictionary
-from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import TRY_AGAIN, BadInput
 from data_pipeline.sources.rrf import COLUMNS, _check_lines, _scan, read_rrf
 
@@ -151,64 +147,18 @@ def test_any_number_of_terms(concepts, terms):
     assert len(start) == concepts + 1 and start[-1] == terms and np.diff(start).min() >= 1
 
 
-def bad(tmp_path, **rows: int) -> Path:
-    folder = tmp_path / "META"
-    _write_release(folder, _Size(concepts=2_000, terms=7_200, relations=20_000, bad_rows=rows))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [("columns", "found 17 columns, expected 18"), ("utf8", "byte 0xe9 is not UTF-8")],
-)
-def test_rows_that_a_build_refuses(tmp_path, kind, message):
-    folder = bad(tmp_path, **{kind: 3})
-    with pytest.raises(BadInput, match=message):
-        read_rrf(folder, tmp_path / "scratch")
-
-
-def test_rows_that_a_build_copes_with(release, tmp_path):
-    folder = bad(tmp_path, quotes=40, dangling=50)
-    model = tmp_path / "model"
-    model.mkdir()
-    tiny_bert.write_tokenizer(model)
-    built = {
-        name: open_dataset(
-            build_dataset(BuildOptions(source=source, out=tmp_path / name, tokenizer=model)),
-            strings=True,
-        )
-        for name, source in (("good", release), ("bad", folder))
-    }
-    read, unknown = "terms read", "relations dropped: unknown concept"
-    report = {name: data.manifest.report for name, data in built.items()}
-    assert report["bad"][read] == report["good"][read] == SIZE.terms
-    added = report["bad"][unknown] - report["good"][unknown]
-    assert 25 <= added <= 50  # some of the rows are suppressed ones
-    lone = [term for term in built["bad"].terms if term.startswith('"')]
-    assert 20 <= len(lone) <= 40 and not any(t.startswith('"') for t in built["good"].terms)
-
-
 def test_the_command(tmp_path, capsys):
     out = tmp_path / "META"
-    assert main(["--out", str(out), "--scale", "0.0001", "--bad-rows", "quotes=2"]) == 0
+    assert main(["--out", str(out), "--scale", "0.0001"]) == 0
     assert len(table(out, "MRCONSO")) == 1_548 and len(table(out, "MRREL")) == 8_788
     assert "write MRREL.RRF" in capsys.readouterr().err
     assert main(["--out", str(out), "--scale", "0.0001"]) == 2
     assert f"{out} already holds a release" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--scale", "0"], "0 concepts: expected 10 or more"),
-        (["--scale", "0.0001", "--bad-rows", "soap=1"], "--bad-rows soap=1: expected KIND=COUNT"),
-        (["--scale", "0.0001", "--bad-rows", "utf8=x"], "--bad-rows utf8=x: expected KIND=COUNT"),
-        (["--scale", "0.0001", "--bad-rows", "utf8=9999"], "expected 0 to 1,548"),
-    ],
-)
-def test_bad_arguments(tmp_path, capsys, arguments, message):
-    assert main(["--out", str(tmp_path / "META"), *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_a_release_without_concepts(tmp_path, capsys):
+    assert main(["--out", str(tmp_path / "META"), "--scale", "0"]) == 2
+    assert "0 concepts: expected 10 or more" in capsys.readouterr().err
 
 
 def test_sizes_that_no_release_has():
@@ -250,7 +200,5 @@ def test_a_download_from_athena(tmp_path, capsys):
     )
     assert len({*whole.concepts}) == 1800 and {*of_standard.concepts} == standard
     assert 2000 < len(whole.terms) <= 2200 > len(of_standard.terms) > 720
-    assert main([*sizes[:2], str(tmp_path / "no"), "--bad-rows", "quotes=1"]) == 2
-    assert "found --athena and --bad-rows" in capsys.readouterr().err
     with pytest.raises(BadInput, match="20 concepts with 19 names"):
         write_athena(tmp_path / "no", 20, 19)

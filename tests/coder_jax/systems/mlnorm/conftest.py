@@ -15,7 +15,7 @@ from data_pipeline.build_dataset.options import BuildOptions
 def built(tmp_path_factory):
     """(dataset, tiny encoder) of an invented release, with mentions that repeat."""
     folder = tmp_path_factory.mktemp("built")
-    _write_release(folder / "META", _scaled(0.00004, {}))
+    _write_release(folder / "META", _scaled(0.00004))
     tiny_bert.write_model(folder / "bert")
     with (folder / "META" / "MRCONSO.RRF").open(encoding="utf-8") as rows:
         cui = rows.readline().split("|")[0]
