@@ -21,7 +21,6 @@ TensorFlow; where torch is not installed there are no peers.
 import argparse
 import importlib.util
 import os
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,12 @@ from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
 from benchmarks.process import huge_pages, in_a_process
 from benchmarks.results_file import keep_rows
-from benchmarks.rounds import turns
-from benchmarks.train_step_process import MeasuredSystem, SystemProcess
+from benchmarks.train_step_process import (
+    MeasuredSystem,
+    SystemProcess,
+    loss_difference,
+    time_steps,
+)
 from data_pipeline.process import BadInput, run_command
 
 _OURS, _PEER = "ours", "torch"
@@ -125,7 +128,7 @@ def _time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str])
     """
     processes = [SystemProcess(name, work, _make_system) for name in systems]
     losses = {process.name: process.losses for process in processes}
-    difference = _largest_difference(losses)
+    difference = loss_difference(losses)
     if not difference <= _LARGEST_DIFFERENCE:  # catches NaN too
         raise BadInput(
             f"step {work.step}, {work.classes:,} classes: the losses are {losses}; expected finite "
@@ -133,27 +136,9 @@ def _time_systems(args: argparse.Namespace, work: ClassWork, systems: list[str])
             "same work, so there is nothing to compare"
         )
     steps = {one.name: max(1, round(args.seconds / one.take(1))) for one in processes}
-    times: dict[str, list[float]] = {name: [] for name in systems}
-    for order in turns(processes, args.rounds):
-        for process in order:
-            times[process.name].append(process.take(steps[process.name]))
-    found = {
-        process.name: {
-            "step_s": statistics.median(times[process.name]),
-            "rounds_s": times[process.name],
-            "steps_a_round": steps[process.name],
-            "start_s": process.start_s,
-            **process.close(),
-        }
-        for process in processes
-    }
+    timed = time_steps(processes, args.rounds, steps)
+    found = {name: {**one, "steps_a_round": steps[name]} for name, one in timed.items()}
     return {"systems": found, "losses": losses, "largest_difference": difference}
-
-
-def _largest_difference(losses: dict[str, list[float]]) -> float:
-    """The largest relative difference of any system's loss to that of the first system."""
-    all_losses = np.array(list(losses.values()))
-    return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
 
 
 def table(rows: list[dict[str, Any]]) -> str:

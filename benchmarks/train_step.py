@@ -47,8 +47,7 @@ from benchmarks.process import huge_pages, in_a_process
 from benchmarks.random_encoders import NAMES as ENCODER_NAMES
 from benchmarks.random_encoders import save_random_encoder
 from benchmarks.results_file import keep_rows
-from benchmarks.rounds import turns
-from benchmarks.train_step_process import NAMES, SystemProcess
+from benchmarks.train_step_process import NAMES, SystemProcess, loss_difference, time_steps
 from benchmarks.train_step_work import Work, useful_flops
 from coder_jax.devices.xla_settings import set_up_xla
 from coder_jax.models.bert_config import BertConfig
@@ -101,43 +100,13 @@ def _check_losses(work: Work, systems: list[str]) -> dict[str, list[float]]:
                 f"the losses of {name} are {losses[name]}; expected finite ones: there is nothing "
                 "to compare"
             )
-    difference = _largest_difference(losses)
+    difference = loss_difference(losses)
     if not difference <= _LARGEST_DIFFERENCE:
         raise BadInput(
             f"the losses differ by {difference:.1e}, more than {_LARGEST_DIFFERENCE:.0e}: the "
             "systems do not do the same work, so there is nothing to compare"
         )
     return losses
-
-
-def _largest_difference(losses: dict[str, list[float]]) -> float:
-    """The largest relative difference of any system's loss to that of the first system."""
-    all_losses = np.array(list(losses.values()))
-    return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
-
-
-def _time_systems(work: Work, systems: list[str], rounds: int, steps: int) -> dict[str, Any]:
-    """Seconds of a step in each round, and the memory, of each system."""
-    processes = [SystemProcess(name, work) for name in systems]
-    times: dict[str, list[float]] = {name: [] for name in systems}
-    start_s = [process.start_s for process in processes]  # all have compiled before one is timed
-    for number, order in enumerate(turns(processes, rounds)):
-        for process in order:
-            times[process.name].append(process.take(steps))
-        print(
-            f"round {number + 1}: "
-            + ", ".join(f"{name} {taken[-1]:.3f} s" for name, taken in times.items()),
-            file=sys.stderr,
-        )
-    return {
-        process.name: {
-            "step_s": statistics.median(times[process.name]),
-            "rounds_s": times[process.name],
-            "start_s": started,
-            **process.close(),
-        }
-        for process, started in zip(processes, start_s, strict=True)
-    }
 
 
 def _measured_limits(dtype: str, seconds: float) -> dict[str, Any]:
@@ -170,7 +139,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     losses = _check_losses(work, args.systems)
     with huge_pages():
         limits = in_a_process(_measured_limits, args.dtype, args.limit_seconds)
-    systems = _time_systems(work, args.systems, args.rounds, args.steps)
+    processes = [SystemProcess(name, work) for name in args.systems]
+    systems = time_steps(processes, args.rounds, dict.fromkeys(args.systems, args.steps))
     config = BertConfig.from_hf(json.loads((encoder / "config.json").read_text()), str(encoder))
     terms = [work.stored(step) for step in range(work.steps)]
     flops = statistics.mean(useful_flops(config, one) for one in terms)
@@ -191,7 +161,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "flops": flops,
         "row_length": work.spec.row_length,
         "losses": losses,
-        "largest_difference": _largest_difference(losses),
+        "largest_difference": loss_difference(losses),
         "systems": systems,
     }
 

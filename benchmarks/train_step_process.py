@@ -7,13 +7,18 @@ other libraries in its way. The process waits, idle, while it is another system'
 import functools
 import multiprocessing
 import os
+import statistics
+import sys
 import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
+import numpy as np
+
 from benchmarks.process import huge_pages
+from benchmarks.rounds import turns
 from benchmarks.train_step_work import Work
 from data_pipeline.process import BadInput, peak_memory
 
@@ -172,3 +177,36 @@ class SystemProcess:
         found = self.answer()
         self.process.join()
         return found
+
+
+def loss_difference(losses: dict[str, list[float]]) -> float:
+    """The largest relative difference of any system's loss to that of the first system."""
+    all_losses = np.array(list(losses.values()))
+    return float(np.max(np.abs(all_losses / all_losses[0] - 1)))
+
+
+def time_steps(
+    processes: list[SystemProcess], rounds: int, steps: dict[str, int]
+) -> dict[str, dict[str, Any]]:
+    """Seconds of a step in each round, which has `steps` of a system, and the memory of each; ends
+    the processes.
+    """
+    times: dict[str, list[float]] = {process.name: [] for process in processes}
+    start_s = [process.start_s for process in processes]  # all have compiled before one is timed
+    for number, order in enumerate(turns(processes, rounds)):
+        for process in order:
+            times[process.name].append(process.take(steps[process.name]))
+        print(
+            f"round {number + 1}: "
+            + ", ".join(f"{name} {taken[-1]:.3f} s" for name, taken in times.items()),
+            file=sys.stderr,
+        )
+    return {
+        process.name: {
+            "step_s": statistics.median(times[process.name]),
+            "rounds_s": times[process.name],
+            "start_s": started,
+            **process.close(),
+        }
+        for process, started in zip(processes, start_s, strict=True)
+    }

@@ -10,7 +10,7 @@ from tiny_bert import write_model
 from tiny_run import SPEC, write_tiny_dataset
 
 from benchmarks import train_step
-from benchmarks.train_step_process import NAMES, SystemProcess, _make_system
+from benchmarks.train_step_process import NAMES, SystemProcess, _make_system, time_steps
 from benchmarks.train_step_work import Terms, Work, initial_relations, useful_flops
 from coder_jax.models.bert_config import BertConfig
 from coder_jax.systems.coder import CoderSystem
@@ -150,13 +150,13 @@ def test_the_limits_are_those_of_our_settings_of_xla(monkeypatch):
     assert told == ["set up", ("float32", 0.3)]
 
 
-def test_systems_take_turns_and_each_begins(monkeypatch):
+def test_systems_take_turns_and_each_begins():
     turns = []
 
     class Process:
         start_s = 1.0
 
-        def __init__(self, name, work):
+        def __init__(self, name):
             self.name = name
 
         def take(self, steps):
@@ -166,9 +166,8 @@ def test_systems_take_turns_and_each_begins(monkeypatch):
         def close(self):
             return {"peak_memory": 1, "peak_device": None}
 
-    monkeypatch.setattr(train_step, "SystemProcess", Process)
-    systems = ["ours", "tuned"]
-    found = train_step._time_systems(None, systems, rounds=3, steps=1)
+    systems = [Process("ours"), Process("tuned")]
+    found = time_steps(systems, rounds=3, steps={"ours": 1, "tuned": 1})
     assert turns == ["ours", "tuned", "tuned", "ours", "ours", "tuned"]
     assert found["ours"]["rounds_s"] == [1, 4, 5] and found["ours"]["step_s"] == 4
 
