@@ -10,10 +10,18 @@ import importlib.util
 from pathlib import Path
 
 DEVICE, MODELS = "device", "models"
-KINDS = (
-    *(DEVICE, MODELS, "parity", "train_step", "group", "encode"),
-    *("search", "memory", "flags"),
-)
+# The kinds of parts, and the module of each: a command with --json, and the function of its table.
+KINDS = {
+    DEVICE: "accelerator.device",
+    MODELS: "accelerator.models",
+    "parity": "accelerator.parity",
+    "train_step": "train_step",
+    "group": "accelerator.step",
+    "encode": "encode",
+    "search": "search",
+    "memory": "accelerator.step",
+    "flags": "accelerator.step",
+}
 # Each differs from XLA's default in jaxlib 0.10, where Triton GEMMs (of any shape), all kinds of
 # command buffers (CUDA graphs) and autotuning at level 4 are on, and the others off.
 _FLAGS = (
@@ -38,7 +46,6 @@ class MeasuredPart:
     Attributes:
         name: in the results.
         kind: one of KINDS, what --parts calls it.
-        module: of `benchmarks`; takes --json.
         arguments: for the module.
         expected: seconds.
         most: seconds that it may take where there is time.
@@ -50,7 +57,6 @@ class MeasuredPart:
 
     name: str
     kind: str
-    module: str
     arguments: tuple[str, ...] = ()
     expected: float
     most: float
@@ -58,6 +64,11 @@ class MeasuredPart:
     spare: bool = False
     xla_flags: str = ""
     note: str = ""
+
+    @property
+    def module(self) -> str:
+        """That of its kind, in `benchmarks`."""
+        return KINDS[self.kind]
 
     @property
     def command(self) -> str:
@@ -160,7 +171,6 @@ class Maker:
         return MeasuredPart(
             name=MODELS,
             kind=MODELS,
-            module="accelerator.models",
             arguments=(*self.sizes.shapes, *self.data, "--out", str(self.work)),
             expected=30,
             most=90,
@@ -171,7 +181,6 @@ class Maker:
         return MeasuredPart(
             name=f"parity, {shape}",
             kind="parity",
-            module="accelerator.parity",
             arguments=(*self.on(shape), *self.sizes.parity),
             expected=expected,
             most=2 * expected,
@@ -188,7 +197,6 @@ class Maker:
         return MeasuredPart(
             name=f"train step, {shape}",
             kind="train_step",
-            module="train_step",
             arguments=(*self.on(shape), *arguments, *self.sizes.train_step)
             + ("--systems", *(systems or here)),
             expected=expected,
@@ -204,7 +212,6 @@ class Maker:
         return MeasuredPart(
             name=f"encode, {shape}, {dtype}",
             kind="encode",
-            module="encode",
             arguments=("--model", str(self.work / shape), *terms, *self.sizes.encode),
             expected=110,
             most=200,
@@ -217,7 +224,6 @@ class Maker:
         return MeasuredPart(
             name="search",
             kind="search",
-            module="search",
             arguments=self.sizes.search,
             expected=75,
             most=120,
@@ -232,7 +238,6 @@ class Maker:
         return MeasuredPart(
             name=f"group, {shape}, {pairs} pairs, {chunks} chunks",
             kind="group",
-            module="accelerator.step",
             arguments=(*self.on(shape), "--dtype", "bfloat16", *arguments),
             expected=60,
             most=150,
@@ -247,7 +252,6 @@ class Maker:
         return MeasuredPart(
             name=named or _memory_part(shape, dtype),
             kind="flags" if flag else "memory",
-            module="accelerator.step",
             arguments=(*self.on(shape), *arguments, *(("--flags", named) if flag else ())),
             expected=75,
             most=200,
@@ -269,7 +273,7 @@ def make_parts(maker: Maker, systems: tuple[str, ...] = ()) -> list[MeasuredPart
     last = others[-1] if others else first
     (small_group, plain), *larger = maker.sizes.large_groups
     parts = [
-        MeasuredPart(name=DEVICE, kind=DEVICE, module="accelerator.device", expected=15, most=60),
+        MeasuredPart(name=DEVICE, kind=DEVICE, expected=15, most=60),
         maker.models(),
         maker.parity(last, 110),
         maker.train_step(first, 200, systems),

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Sequence
 
+from benchmarks.accelerator.parts import KINDS
 from benchmarks.command import Row
 from benchmarks.machine import one_line
 
@@ -17,18 +18,6 @@ _TITLES = {
     "memory": "Memory and compilation",
     "flags": "Flags of XLA",
 }
-# The function that writes the table of a kind, from its rows or its single row.
-_MODULES = {
-    "device": "accelerator.device",
-    "models": "accelerator.models",
-    "parity": "accelerator.parity",
-    "train_step": "train_step",
-    "group": "accelerator.step",
-    "encode": "encode",
-    "search": "search",
-    "memory": "accelerator.step",
-    "flags": "accelerator.step",
-}
 _ONE_ROW = ("train_step",)
 _TOGETHER = (
     "group",
@@ -39,7 +28,7 @@ _TOGETHER = (
 
 def _tables_of(kind: str, parts: Sequence[Row]) -> list[str]:
     """The tables of the measured parts of a kind."""
-    table = importlib.import_module(f"benchmarks.{_MODULES[kind]}").table
+    table = importlib.import_module(f"benchmarks.{KINDS[kind]}").table
     if kind in _TOGETHER:
         return [table([row for part in parts for row in part["rows"]])]
     return [table(part["rows"][0] if kind in _ONE_ROW else part["rows"]) for part in parts]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accelerator import parts
-from benchmarks.accelerator.report import _MODULES, _TITLES
+from benchmarks.accelerator.report import _TITLES
 
 
 def made(sizes, systems=()):
@@ -26,9 +26,7 @@ def test_parts_have_names_of_their_own_and_need_what_comes_before(sizes):
 def test_every_kind_is_there_and_has_a_table():
     for sizes in (parts.FULL, parts.SMALL):
         assert {part.kind for part in made(sizes)} == set(parts.KINDS)
-    assert _MODULES.keys() == _TITLES.keys() == set(parts.KINDS)
-    for part in made(parts.FULL):
-        assert part.module == _MODULES[part.kind]
+    assert _TITLES.keys() == parts.KINDS.keys()
 
 
 def test_what_is_expected_of_all_but_spare_parts_fits_into_the_time():

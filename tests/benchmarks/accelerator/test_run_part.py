@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.accelerator import run_part
+from benchmarks.accelerator import parts, run_part
 from benchmarks.accelerator.parts import MeasuredPart
 
 # Stand-ins for benchmarks: `python -P -m benchmarks.NAME ... --json FILE`.
@@ -32,13 +32,14 @@ time.sleep(60)
 
 
 def part(name="one", expected=10.0, most=20.0, **more):
-    return MeasuredPart(name=name, kind="memory", module=name, expected=expected, most=most, **more)
+    return MeasuredPart(name=name, kind="memory", expected=expected, most=most, **more)
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs a program as a part: (its text, its limit) -> (what became of it, its JSON, the log)."""
     (tmp_path / "benchmarks").mkdir()
+    monkeypatch.setitem(parts.KINDS, "memory", "one")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("XLA_FLAGS", "--of_the_user")
 
