@@ -943,7 +943,7 @@ class GroupNormalizer(Protocol):
 
     Attributes:
       concepts: identifiers of the concepts, such as CUIs.
-      groups: uint16 [C], the semantic groups of each as `semantic_groups.groups_of` has them.
+      groups: uint16 [C], the semantic groups of each as `store.groups_of` has them.
     """
 
     @property

@@ -10,10 +10,10 @@ import numpy as np
 from data_pipeline.batches.draws import TermDraw
 from data_pipeline.batches.packing import decoded_terms, identity_of, kept_of
 from data_pipeline.batches.spec import RowPlan, StepCut, TermSpec
-from data_pipeline.dataset.store import TripletDataset, open_dataset
+from data_pipeline.dataset.store import TripletDataset, groups_of, open_dataset
 from data_pipeline.files.whole import map_array, written_whole
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number, groups_of
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_number
 
 # -------------------------------------------------------------------------------------------------
 # Batches of precomputed term vectors with their candidate classes; no step encodes anything.

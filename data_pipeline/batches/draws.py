@@ -9,10 +9,10 @@ import numpy as np
 
 from data_pipeline.batches.order import below, distinct_draws, key, mix, permute, uint64
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, TermSpec
-from data_pipeline.dataset.store import TripletDataset
+from data_pipeline.dataset.store import TripletDataset, groups_of
 from data_pipeline.files.whole import map_array
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, groups_of
+from data_pipeline.terminology.semantic_groups import ANY
 
 # -------------------------------------------------------------------------------------------------
 # Similarity of names, measured by the word pieces that they share.

@@ -29,6 +29,7 @@ from data_pipeline.files.identity import (
 )
 from data_pipeline.files.whole import aligned, recover_folder
 from data_pipeline.process import BadInput
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS, group_bits, group_number
 
 # -------------------------------------------------------------------------------------------------
 # The layout of a record: arrays, their types, and the sizes that determine their lengths.
@@ -462,6 +463,17 @@ def open_dataset(
         term_vocabularies=arrays.get("term_vocabularies"),
         source=_source_strings(arrays, joined) if source else None,
     )
+
+
+def groups_of(dataset: TripletDataset) -> np.ndarray:
+    """The semantic groups of each concept, as `group_bits` gives them.
+
+    Of the groups that the dataset was built with (--semantic-groups): a concept may have others
+    too, but most concepts of these are not there. Of all groups, if it was built with all.
+    """
+    bits = group_bits(dataset.manifest.semantic_types, dataset.type_start, dataset.types)
+    kept = dataset.manifest.filters.get("semantic_groups") or GROUPS
+    return bits & np.uint16(1 << ANY | sum(1 << group_number(name) for name in kept))
 
 
 def _source_strings(arrays: dict[str, np.ndarray], texts: dict[str, list[str]]) -> SourceStrings:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,24 +42,6 @@ _group_of_type: Mapping[str, str] = MappingProxyType(
 """TUI -> group, of the 127 semantic types."""
 
 
-class _ListsTypes(Protocol):
-    @property
-    def semantic_types(self) -> list[str]: ...
-    @property
-    def filters(self) -> dict[str, Any]: ...
-
-
-class HasTypes(Protocol):
-    """The protocol of objects with semantic types per concept, such as a `TripletDataset`."""
-
-    @property
-    def manifest(self) -> _ListsTypes: ...
-    @property
-    def type_start(self) -> np.ndarray: ...
-    @property
-    def types(self) -> np.ndarray: ...
-
-
 def group_number(name: str) -> int:
     """The number (0 to 14) of a group from its four-letter name, in any case.
 
@@ -84,27 +65,16 @@ def group_of(semantic_type: str) -> str | None:
     return first if first in GROUPS else _group_of_type.get(first)
 
 
-def groups_of(dataset: HasTypes) -> np.ndarray:
-    """The semantic groups of each concept of a dataset.
-
-    Of the groups that the dataset was built with (--semantic-groups): a concept may have others
-    too, but most concepts of these are not there. Of all groups, if it was built with all.
-
-    Returns:
-      uint16 [C], bit sets: bit i for group i of `GROUPS`, and always bit `ANY`.
-    """
-    bits = group_bits(dataset.manifest.semantic_types, dataset.type_start, dataset.types)
-    kept = dataset.manifest.filters.get("semantic_groups") or GROUPS
-    return bits & np.uint16(1 << ANY | sum(1 << group_number(name) for name in kept))
-
-
 def group_bits(names: Sequence[str], type_start: np.ndarray, types: np.ndarray) -> np.ndarray:
-    """As `groups_of`.
+    """The semantic groups of each of C concepts.
 
     Args:
       names: the semantic types.
       type_start, types: int [C + 1] and int; concept c has those of the numbers
         types[type_start[c] : type_start[c + 1]].
+
+    Returns:
+      uint16 [C], bit sets: bit i for group i of `GROUPS`, and always bit `ANY`.
     """
     groups = map(group_of, names)
     of_type = np.array([1 << GROUPS.index(group) if group else 0 for group in groups], np.uint16)

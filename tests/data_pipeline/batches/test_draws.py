@@ -33,9 +33,9 @@ from data_pipeline.batches.draws import (
     _term_rows,
 )
 from data_pipeline.batches.spec import NEIGHBOURS, BatchSpec, NeighbourSpec, StepCut, TermSpec
-from data_pipeline.dataset.store import Occurrences
+from data_pipeline.dataset.store import Occurrences, groups_of
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, GROUPS, groups_of
+from data_pipeline.terminology.semantic_groups import ANY, GROUPS
 
 ANAT, DISO, PROC = (GROUPS.index(name) for name in ("ANAT", "DISO", "PROC"))
 TYPES = ["T017 Anatomical Structure", "T047 Disease or Syndrome", "T061 Procedure", "T184 Sign"]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from data_pipeline.dataset.store import groups_of
 from data_pipeline.process import BadInput
 from data_pipeline.terminology.semantic_groups import (
     ANY,
@@ -11,7 +12,6 @@ from data_pipeline.terminology.semantic_groups import (
     _group_of_type,
     group_number,
     group_of,
-    groups_of,
 )
 
 # How many of the 127 types each group has, as the NLM's SemGroups.txt (2018) counts them.

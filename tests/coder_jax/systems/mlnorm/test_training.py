@@ -29,8 +29,9 @@ from coder_jax.training.train import train
 from data_pipeline.batches.batch_maker import BatchMaker
 from data_pipeline.batches.packing import pack_rows
 from data_pipeline.batches.spec import StepCut
+from data_pipeline.dataset.store import groups_of
 from data_pipeline.process import BadInput
-from data_pipeline.terminology.semantic_groups import ANY, groups_of
+from data_pipeline.terminology.semantic_groups import ANY
 
 CONCEPTS = 60
 ABOUT = StartOfClasses(
