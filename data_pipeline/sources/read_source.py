@@ -183,7 +183,29 @@ def read_source(
       BadInput: for missing or malformed files, and for identifiers with control characters.
     """
     scopes = tuple(scope.upper() for scope in synonym_scopes)
-    return checked(_read(path, scratch, scopes, release, standard, strict, encoding), path)
+    kind = _kind_of(path)
+    if strict and kind not in (_Kind.OBO, _Kind.FOLDER):
+        raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
+    if standard and kind != _Kind.OMOP:
+        raise BadInput(
+            f"{path} is a {kind.value}, which has no standard concepts; expected OMOP's "
+            "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
+        )
+    if kind == _Kind.OMOP:
+        source = omop.read_omop(path, scratch, release, standard=standard)
+    elif kind == _Kind.FOLDER:
+        source = _read_folder(path, scopes, release, strict=strict, encoding=encoding)
+    elif kind == _Kind.OBO:
+        source = read_obo(path, scopes, release, strict=strict, encoding=encoding)
+    elif kind == _Kind.TERMS:
+        source = read_term_source(path, release)
+    elif kind == _Kind.SNOMED:
+        source = snomed.read_snomed(path, scratch, release)
+    elif kind == _Kind.LOINC:
+        source = loinc.read_loinc(path, scratch, scopes, release)
+    else:
+        source = read_rrf(path, scratch, release)
+    return checked(source, path)
 
 
 def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.DataFrame:
@@ -208,38 +230,6 @@ def read_successions(path: Path, scratch: Path, concepts: Sequence[str]) -> pl.D
     if kind == _Kind.OMOP:
         table = pl.concat([table, omop.read_not_standard(path, scratch / "again", concepts)])
     return table
-
-
-def _read(
-    path: Path,
-    scratch: Path,
-    scopes: tuple[str, ...],
-    release: str | None,
-    standard: bool,
-    strict: bool,
-    encoding: str | None,
-) -> Source:
-    kind = _kind_of(path)
-    if strict and kind not in (_Kind.OBO, _Kind.FOLDER):
-        raise BadInput(f"{path} is a {kind.value}; expected an ontology (.obo): leave --strict out")
-    if kind == _Kind.OMOP:
-        return omop.read_omop(path, scratch, release, standard=standard)
-    if standard:
-        raise BadInput(
-            f"{path} is a {kind.value}, which has no standard concepts; expected OMOP's "
-            "vocabularies (folder, .zip or CONCEPT.csv): leave the flag for standard concepts out"
-        )
-    if kind == _Kind.FOLDER:
-        return _read_folder(path, scopes, release, strict=strict, encoding=encoding)
-    if kind == _Kind.OBO:
-        return read_obo(path, scopes, release, strict=strict, encoding=encoding)
-    if kind == _Kind.TERMS:
-        return read_term_source(path, release)
-    if kind == _Kind.SNOMED:
-        return snomed.read_snomed(path, scratch, release)
-    if kind == _Kind.LOINC:
-        return loinc.read_loinc(path, scratch, scopes, release)
-    return read_rrf(path, scratch, release)
 
 
 def _read_folder(
