@@ -103,7 +103,6 @@ def _sequences(
 # The corpus: the sequences that gensim reads, and statistics of them.
 
 _MOST_NAMES = 10  # that are shown
-_AT_ONCE = 1 << 20  # bytes of a file that is hashed
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ def _of_dictionary(tokens: Counter[str], names: NameDictionary, min_count: int) 
         found["names of the dictionary"] += 1
         found["names all of whose words have a vector"] += known == len(words)
         found["names some of whose words have a vector"] += known > 0
-        if tokens[f"name:{'_'.join(words)}"]:
+        if tokens[_name_token(words)]:
             seen_names.update(concepts)
     found["concepts of the dictionary"] = len(names.concepts)
     if seen_names:
@@ -226,10 +225,8 @@ def _most_frequent_names(tokens: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def _described(path: Path) -> dict[str, object]:
     """A file's name, size and SHA-256, for the record."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_AT_ONCE):
-            digest.update(piece)
+        digest = hashlib.file_digest(file, "sha256")
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
