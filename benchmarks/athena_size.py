@@ -11,9 +11,7 @@ has them from `encode`: how near is no question here, and encoding is measured b
     python -m benchmarks.athena_size --work /tmp/small --scale 0.01
 """
 
-import argparse
 import csv
-import json
 import shutil
 import sys
 import time
@@ -26,10 +24,10 @@ import numpy as np
 from benchmarks.command import plain_parser
 from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
-from benchmarks.process import run_child
+from benchmarks.process import in_a_process, run_child
 from benchmarks.synthetic_release import ATHENA_CONCEPTS, ATHENA_NAMES, write_athena
 from data_pipeline.files.whole import write_json
-from data_pipeline.process import BadInput, run_command
+from data_pipeline.process import BadInput, peak_memory, run_command
 
 _LIST, _CODED, _VECTORS = "list.csv", "coded.csv", "vectors.npy"
 _ROWS_AT_ONCE = 1 << 18
@@ -38,6 +36,9 @@ _BYTES_A_NAME = 1000  # on disk: tables and vectors
 
 def _prepare(work: Path, model: str, mentions: int) -> dict[str, Any]:
     """Reads the dictionary, and writes vectors and a list for it."""
+    from coder_jax.devices.xla_settings import set_up_xla
+
+    set_up_xla()  # as the commands do
     from coder_jax.encoding.encoder import TermEncoder
     from coder_jax.encoding.vector_files import (
         TERMS_PER_CHUNK,
@@ -83,6 +84,7 @@ def _prepare(work: Path, model: str, mentions: int) -> dict[str, Any]:
         "terms": len(terms),
         "concepts": len(set(dictionary.concepts)),
         "cleaning": rules,
+        "peak_gb": peak_memory(),
     }
 
 
@@ -99,10 +101,7 @@ def measure(work: Path, scale: float, model: str, mentions: int) -> dict[str, An
     started = time.monotonic()
     write_athena(work / "athena", *sizes)
     result["write_s"] = time.monotonic() - started
-    report = work / "prepared.json"
-    own = [sys.executable, "-m", "benchmarks.athena_size", "--work", str(work), "--prepare"]
-    ended = run_child([*own, "--model", model, "--mentions", str(mentions), "--json", str(report)])
-    result["read"] = json.loads(report.read_text(encoding="utf-8")) | {"peak_gb": ended.peak_gb}
+    result["read"] = in_a_process(_prepare, work, model, mentions)
     command = [sys.executable, "-m", "coder_jax", "normalize", str(work / _LIST), "--model", model]
     command += ["--column", "term", "--dictionary", str(work / "athena"), "--dictionary-standard"]
     command += ["--dictionary-vectors", str(work / _VECTORS), "--out", str(work / _CODED)]
@@ -140,30 +139,23 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark, or, with --prepare, the first of the processes that it measures."""
+    """Runs the benchmark."""
     parser = plain_parser("athena_size", __doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder for the files (11 GB)")
     parser.add_argument("--scale", type=float, default=1.0, help="1: 11 million names (default)")
     parser.add_argument("--model", help="the encoder (default: MiniLM)")
     parser.add_argument("--mentions", type=int, default=999, help="rows of the list (default: 999)")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--prepare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
 
     def work() -> int:
         model = str(model_or_default(args.model))
-        if args.prepare:
-            from coder_jax.devices.xla_settings import set_up_xla
-
-            set_up_xla()  # as the commands do
-            result = _prepare(args.work, model, args.mentions)
-        else:
-            args.work.mkdir(parents=True, exist_ok=True)
-            result = measure(args.work, args.scale, model, args.mentions)
-            print(table(result))
-            shutil.rmtree(args.work / "athena")
-            for name in (_LIST, _CODED, _VECTORS, f"{_VECTORS}.json", "prepared.json"):
-                (args.work / name).unlink()
+        args.work.mkdir(parents=True, exist_ok=True)
+        result = measure(args.work, args.scale, model, args.mentions)
+        print(table(result))
+        shutil.rmtree(args.work / "athena")
+        for name in (_LIST, _CODED, _VECTORS, f"{_VECTORS}.json"):
+            (args.work / name).unlink()
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)
             write_json(args.json, result)

@@ -13,7 +13,6 @@ write them; no encoder is run.
 """
 
 import argparse
-import json
 import shutil
 import sys
 import time
@@ -25,10 +24,10 @@ import numpy as np
 
 from benchmarks.command import plain_parser
 from benchmarks.machine import machine, one_line
-from benchmarks.process import run_child
+from benchmarks.process import in_a_process
 from coder_jax.encoding.vector_files import unit
 from data_pipeline.files.whole import write_json
-from data_pipeline.process import BadInput, run_command
+from data_pipeline.process import BadInput, peak_memory, run_command
 
 _LIMIT_GB = 16.0  # what the project promises for 15.5 million terms of width 768
 _PARTS = {"evaluate": "evaluate: acc@k and MRR", "normalize": "normalize: the 5 nearest concepts"}
@@ -194,12 +193,19 @@ def measure(work: Path, terms: int, width: int, mentions: int) -> dict[str, Any]
     result["write_s"] = time.monotonic() - started
     result["vectors_gb"] = (work / _TERM_VECTORS).stat().st_size / 1e9
     for part in _PARTS:
-        report = work / f"{part}.json"
-        module = [sys.executable, "-m", "benchmarks.dictionary_size"]
-        ended = run_child([*module, "--work", str(work), "--part", part, "--json", str(report)])
-        found = json.loads(report.read_text(encoding="utf-8"))
-        result[part] = found | {"peak_gb": ended.peak_gb, "seconds": ended.seconds}
+        started = time.monotonic()
+        result[part] = in_a_process(_part, part, work)
+        result[part]["seconds"] = time.monotonic() - started
     return result
+
+
+def _part(part: str, work: Path) -> dict[str, Any]:
+    """The figures of a part; to be called in a process of its own."""
+    from coder_jax.devices.xla_settings import set_up_xla
+
+    set_up_xla()  # as the commands do
+    found = {"evaluate": _evaluate, "normalize": _normalize}[part](work)
+    return found | {"peak_gb": peak_memory()}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -233,28 +239,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=768, help="of the vectors (default: 768)")
     parser.add_argument("--mentions", type=int, default=1000, help="default: 1000")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--part", choices=_PARTS, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark, or, with --part, one of the processes that it measures."""
+    """Runs the benchmark."""
     args = parse(argv)
 
     def work() -> int:
-        if args.part:
-            from coder_jax.devices.xla_settings import set_up_xla
-
-            set_up_xla()  # as the commands do
-            result = {"evaluate": _evaluate, "normalize": _normalize}[args.part](args.work)
-        else:
-            args.work.mkdir(parents=True, exist_ok=True)
-            result = measure(args.work, args.terms, args.width, args.mentions)
-            print(table(result))
-            for name in (_DICTIONARY, _MENTIONS, _TERM_VECTORS, _MENTION_VECTORS):
-                (args.work / name).unlink()
-            for part in _PARTS:
-                (args.work / f"{part}.json").unlink()
+        args.work.mkdir(parents=True, exist_ok=True)
+        result = measure(args.work, args.terms, args.width, args.mentions)
+        print(table(result))
+        for name in (_DICTIONARY, _MENTIONS, _TERM_VECTORS, _MENTION_VECTORS):
+            (args.work / name).unlink()
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)
             write_json(args.json, result)

@@ -9,7 +9,6 @@ the system reports.
     python -m benchmarks.umls_size --work /tmp/small --scale 0.01
 """
 
-import argparse
 import json
 import re
 import shutil
@@ -22,10 +21,10 @@ from typing import Any
 from benchmarks.command import plain_parser
 from benchmarks.default_model import model_or_default
 from benchmarks.machine import machine, one_line
-from benchmarks.process import forget, run_child
+from benchmarks.process import forget, in_a_process, run_child
 from benchmarks.stream import stream
 from data_pipeline.files.whole import write_json
-from data_pipeline.process import BadInput, run_command
+from data_pipeline.process import BadInput, peak_memory, run_command
 
 # The project's limits at scale 1, on two cores.
 _LIMITS = {
@@ -58,14 +57,8 @@ def _stream_apart(dataset: Path, seconds: float, cold: bool) -> dict[str, Any]:
     """Opens the dataset in a fresh process and streams from it."""
     if cold:
         forget(dataset)
-    report = dataset.with_name("stream.json")
-    module = [sys.executable, "-m", "benchmarks.umls_size", "--stream", str(dataset)]
-    ended = run_child(
-        [*module, "--json", str(report), "--seconds", str(seconds), "--started", str(time.time())]
-    )
-    found = json.loads(report.read_text(encoding="utf-8"))
-    report.unlink()
-    return found | {"stream_gb": ended.peak_gb, "files_in_memory": not cold}
+    found = in_a_process(_stream_here, dataset, seconds, time.time())
+    return found | {"files_in_memory": not cold}
 
 
 def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any]:
@@ -97,6 +90,7 @@ def _stream_here(dataset: Path, seconds: float, started: float) -> dict[str, Any
         "start_plan_s": planned - opened,
         "start_first_batch_s": ready - planned,
         **stream(batches, maker, seconds),
+        "stream_gb": peak_memory(),
     }
 
 
@@ -144,7 +138,7 @@ def table(result: dict) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark, or, with --stream, the process that it measures."""
+    """Runs the benchmark."""
     parser = plain_parser("umls_size", __doc__)
     parser.add_argument("--work", type=Path, help="folder for release and dataset (20 GB)")
     parser.add_argument("--scale", type=float, default=1.0, help="1 is UMLS 2020AA (default: 1)")
@@ -153,23 +147,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=30, help="to stream (default: 30)")
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--keep", action="store_true", help="keep release and dataset")
-    parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
 
     def work() -> int:
-        if args.stream:
-            result = _stream_here(args.stream, args.seconds, args.started)
-        elif not args.work:
+        if not args.work:
             raise BadInput("--work is missing; give a folder on a disk with 20 GB of room")
-        else:
-            args.work.mkdir(parents=True, exist_ok=True)
-            tokenizer = model_or_default(args.tokenizer)
-            result = measure(args.work, args.scale, tokenizer, args.repeats, args.seconds)
-            print(table(result))
-            if not args.keep:
-                for name in ("META", "dataset"):
-                    shutil.rmtree(args.work / name)
+        args.work.mkdir(parents=True, exist_ok=True)
+        tokenizer = model_or_default(args.tokenizer)
+        result = measure(args.work, args.scale, tokenizer, args.repeats, args.seconds)
+        print(table(result))
+        if not args.keep:
+            for name in ("META", "dataset"):
+                shutil.rmtree(args.work / name)
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)
             write_json(args.json, result)
