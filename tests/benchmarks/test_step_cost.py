@@ -21,6 +21,8 @@ from data_pipeline.build_dataset.options import BuildOptions
 from data_pipeline.dataset.store import read_manifest
 from data_pipeline.process import BadInput
 
+pytestmark = pytest.mark.slow
+
 # Wide enough that a matrix is much larger than the vectors that meet it.
 WIDE = BertConfig(
     vocab_size=60,
@@ -59,13 +61,11 @@ def check_that_matrices_stay(found, spec):
     return matrices
 
 
-@pytest.mark.slow
 def test_relation_matrices_do_not_travel(alone, with_relations):
     matrices = check_that_matrices_stay(with_relations, SPEC)
     assert 0 < with_relations["sent"] - alone["sent"] < matrices // 4
 
 
-@pytest.mark.slow
 def test_relation_matrices_do_not_travel_where_devices_share_a_block():
     spec = dataclasses.replace(SPEC, groups=2, triplets=16)
     found = cost(spec)
@@ -85,7 +85,6 @@ def test_what_a_step_costs(alone, with_relations):
     assert largest == sorted(largest, reverse=True)
 
 
-@pytest.mark.slow
 def test_a_spread_encoder_takes_less_memory_and_sends_weights_and_gradients_alone(
     alone, monkeypatch
 ):
@@ -174,7 +173,6 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch, capsys):
     assert f"no {tmp_path}/libtpu/libtpu.so" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "8")

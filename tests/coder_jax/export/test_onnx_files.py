@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
     ("kind", "pooling"),
     [
         ("bert", "pooler"),
-        ("xlm-roberta", "mean"),
+        pytest.param("xlm-roberta", "mean", marks=pytest.mark.slow),
         pytest.param("bert", "pieces", marks=pytest.mark.slow),
         pytest.param("modernbert", "mean", marks=pytest.mark.slow),
     ],
@@ -102,6 +102,7 @@ def test_what_stands_in_a_batch_changes_no_vector(folder):
     assert encoder.encode([]).shape == (0, encoder.width)
 
 
+@pytest.mark.slow
 def test_int8_is_near_and_the_card_says_how_near(folder):
     out, checks = folder
     ours, small = (TermEncoder.from_pretrained(out, backend=b) for b in ("jax", "onnx-int8"))

@@ -156,7 +156,7 @@ def test_an_export_of_ours_opens_with_sentence_transformers_as_before(source, tm
     "cleaning, raw, cleaned, new",
     [
         ("paper", "Diabetes (type 2)", "diabetes", "diabetes"),
-        ("mlnorm", "œdème(2)", "oedeme ( 2 )", "oedeme"),
+        pytest.param(*("mlnorm", "œdème(2)", "oedeme ( 2 )", "oedeme"), marks=pytest.mark.slow),
     ],
 )
 def test_an_extended_export_cleans_as_it_did(source, tmp_path, cleaning, raw, cleaned, new):
@@ -260,6 +260,7 @@ def test_what_is_refused_before_the_work(source, tmp_path, written):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_minilm_gets_chinese_characters(minilm_path, tmp_path):
     out = tmp_path / "minilm"

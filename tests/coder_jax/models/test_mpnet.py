@@ -90,6 +90,7 @@ def test_another_name_of_gelu_is_read(folder):
     assert read.activation == "gelu_new"
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_gradients_of_every_weight_equal_those_of_pytorch(folder, bert, terms):
     check_gradients(bert, reference(folder, dtype=torch.float64), *terms)

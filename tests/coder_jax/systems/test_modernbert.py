@@ -28,6 +28,8 @@ from data_pipeline.build_dataset import __main__ as build
 from data_pipeline.dataset.tokenizer import load_tokenizer, save_tokenizer, tokenizer_hash
 from data_pipeline.process import BadInput
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
@@ -101,7 +103,6 @@ def test_every_weight_moves_and_the_import_of_the_export_is_what_was_trained(
     assert {name: hf_config[name] for name in kept} == {name: started[name] for name in kept}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
 def test_an_mpnet_and_a_distilbert_are_trained_and_exported(kind, tmp_path):
     tiny_mpnet.write_model(tmp_path / "model", kind)
@@ -171,7 +172,6 @@ def test_one_with_word_pieces_gets_more_of_them(tmp_path, capsys):
     np.testing.assert_array_equal(new[name][: len(old[name])], old[name])
 
 
-@pytest.mark.slow
 def test_the_road_by_command_line(model, tmp_path, capsys):
     """Build, train, export, evaluate, normalize; its vocabulary cannot be extended."""
 

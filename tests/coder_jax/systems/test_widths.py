@@ -88,6 +88,7 @@ def value(system, source, step=0):
     return float(total), metrics, np.asarray(vectors[0]), np.asarray(batch["concepts"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [CoderSystem, SapBertSystem])
 def test_widths_are_a_sum_over_first_numbers(kind, model, source):
     plain = kind(model=config(model, "x").system.model, batch=source.spec, term=TERM)

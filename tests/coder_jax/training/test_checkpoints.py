@@ -108,9 +108,10 @@ def test_damage_is_seen_named_and_stops_the_run(out, damage):
         read_params(out, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item",
-    ["params", pytest.param("rest", marks=pytest.mark.slow), "identity", "notes", "checksums"],
+    ["params", "rest", "identity", "notes", "checksums"],
 )
 def test_no_damage_to_any_file_is_taken_for_a_state(out, item, tmp_path):
     """Each file of a checkpoint in turn: it either makes no difference or is noticed."""

@@ -396,6 +396,7 @@ def test_the_pooler_learns_where_it_is_used_and_only_there(dataset, plain):
     assert used.parts()["encoder"].undecayed == (), "it decays as other kernels do"
 
 
+@pytest.mark.slow
 def test_bfloat16_is_the_encoder_alone(dataset, plain):
     """The loss is near the one in float32 and not the same; what is learned stays in float32."""
     history, params = run(dataset, with_model(dtype="bfloat16"), steps=1)

@@ -49,6 +49,7 @@ def straight(model, source, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_one_device")
 def test_stop_and_go_on_is_bitwise_the_straight_run(model, source, straight, tmp_path):
     out = tmp_path / "stopped"

@@ -551,7 +551,9 @@ def test_the_released_way_is_the_same_in_pytorch(names, tmp_path, on_one_device)
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("rules", ["paper", "lookup", "mlnorm"])
+@pytest.mark.parametrize(
+    "rules", ["paper", "lookup", pytest.param("mlnorm", marks=pytest.mark.slow)]
+)
 def test_it_cleans_by_itself_in_every_library(exported, tmp_path, rules):
     encoder = exported[1]
     cleaning = TermEncoder(encoder.reader, None, encoder.settings.changed(cleaning=rules))

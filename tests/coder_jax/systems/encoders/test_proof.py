@@ -26,6 +26,8 @@ from data_pipeline.dataset.store import open_dataset
 from data_pipeline.dataset.tokenizer import load_tokenizer
 from data_pipeline.process import BadInput
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(model, source, tmp_path_factory):
@@ -44,7 +46,6 @@ def swapped(out, step):
     return {**params, "encoder": {**params["encoder"], "layers": turned}}
 
 
-@pytest.mark.slow
 def test_a_run_keeps_what_training_gives(model, trained):
     notes = read_notes(trained, 6)
     assert len(notes.proof.terms) == 16 and notes.proof_of_start.terms == notes.proof.terms
@@ -95,7 +96,6 @@ def test_an_export_is_compared_with_training_and_not_only_with_itself(trained, t
     assert not (tmp_path / "export").exists()
 
 
-@pytest.mark.slow
 def test_nothing_of_training_changes_and_runs_without_a_proof_are_read(
     model, source, trained, tmp_path, monkeypatch, capsys
 ):
@@ -111,7 +111,6 @@ def test_nothing_of_training_changes_and_runs_without_a_proof_are_read(
     assert "was saved by a version that kept no proof" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_over_all_devices(model, tmp_path):
     """The encoder is spread over eight devices; float32, whatever training computes in."""
     write_tiny_dataset(tmp_path / "data", model)

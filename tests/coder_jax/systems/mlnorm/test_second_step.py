@@ -17,7 +17,7 @@ from data_pipeline.batches.candidates import CANDIDATES, ROW_GROUPS, ROWS, VECTO
 from data_pipeline.dataset.store import open_dataset
 from data_pipeline.process import BadInput
 
-pytestmark = pytest.mark.usefixtures("on_one_device")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("on_one_device")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,7 +36,6 @@ def second(built, first, on_one_device, several_chunks, tmp_path_factory):
     return out
 
 
-@pytest.mark.slow
 def test_rows_that_no_term_has_as_candidate_stay_to_the_bit(built, first, second):
     """And those that the first step learnt come over by concept, with their lengths."""
     ours, theirs = load_run(second)[1], load_run(first[0])[1]
@@ -79,7 +78,6 @@ def test_the_vectors_are_those_of_prediction(built, first, second):
     np.testing.assert_allclose(np.load(second / VECTORS)[:50], expected, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["vectors", "candidates", "steps"])
 def test_stopped_anywhere_it_goes_on_to_the_bit(built, first, second, where, tmp_path, monkeypatch):
     given = config_of_second(first[0], tmp_path / "run")
@@ -136,7 +134,6 @@ def test_concepts_have_the_languages_of_their_terms(built, first, second):
         assert {name: array.shape for name, array in batch.items()} == source.shapes(1)
 
 
-@pytest.mark.slow
 def test_mentions_count_in_batches_and_means(built, first, second, tmp_path):
     """As in the released code, which appends a row for each to the terms of both steps."""
     system = dataclasses.replace(SECOND, means="all", model=MODEL)
@@ -161,7 +158,6 @@ def test_mentions_count_in_batches_and_means(built, first, second, tmp_path):
     np.testing.assert_allclose(found[concept], expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_its_export_and_its_folder_answer_alike(second, tmp_path):
     system, run = load_run(second)
     differences = system.export(run, tmp_path / "export")

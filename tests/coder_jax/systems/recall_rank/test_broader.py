@@ -31,6 +31,8 @@ from data_pipeline.dataset.dictionary import Dictionary
 from data_pipeline.dataset.mentions import candidate_rows, open_mentions
 from data_pipeline.process import BadInput
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def lists(tmp_path_factory):
@@ -54,7 +56,6 @@ def ranker(lists, tmp_path_factory):
     return out
 
 
-@pytest.mark.slow
 def test_what_is_answered_is_what_was_trained(lists, ranker):
     """The probabilities of the stages are those of the pairs as they stand in batches."""
     system, run = load_run(ranker, STEPS)
@@ -206,7 +207,6 @@ def test_a_broader_concept_is_the_answer_where_none_is_the_same(
         assert answer.reason.startswith(said)
 
 
-@pytest.mark.slow
 def test_cutoffs_leave_out_what_is_answered_without_the_ranker(lists, ranker, tmp_path, capsys):
     """Strings of the dictionary, misspelt ones, and what names nothing."""
     train = tmp_path / "rows.tsv"
