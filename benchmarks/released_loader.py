@@ -32,7 +32,7 @@ class ReleasedDataset(Dataset):
     Args:
         release: folder of plain RRF files.
         spec: how many repeats an item has.
-        steps: length of an epoch, in items of one triplet; each is drawn anew, at random.
+        items: the length of an epoch, one triplet each; each is drawn anew, at random.
     """
 
     def __init__(self, release: Path, spec: BatchSpec, items: int):

@@ -622,8 +622,10 @@ def write_athena(folder: Path, concepts: int, names: int, seed: int = 0) -> None
     for name, (chunks, rows) in tables.items():
         _write_tabbed(folder / f"{name}.csv", _with_bar(f"{name}.csv", chunks, rows))
     vocabulary = {
-        **{"vocabulary_id": ["None"], "vocabulary_name": ["OMOP Standardized Vocabularies"]},
-        **{"vocabulary_reference": [""], "vocabulary_version": ["v5.0 invented"]},
+        "vocabulary_id": ["None"],
+        "vocabulary_name": ["OMOP Standardized Vocabularies"],
+        "vocabulary_reference": [""],
+        "vocabulary_version": ["v5.0 invented"],
         "vocabulary_concept_id": ["44819096"],
     }
     _write_tabbed(folder / "VOCABULARY.csv", iter([pl.DataFrame(vocabulary)]))

@@ -372,8 +372,11 @@ def _encoder_of(model: str, pooling: str | None, options: EncodingOptions) -> Te
     if model != TF_IDF and not system_name(model):
         return load_encoder(model, pooling, options)
     settings = {
-        **{"pooling": pooling, "cleaning": options.cleaning},
-        **{"max-length": options.max_length, "prompt": options.prompt, "width": options.width},
+        "pooling": pooling,
+        "cleaning": options.cleaning,
+        "max-length": options.max_length,
+        "prompt": options.prompt,
+        "width": options.width,
     }
     given = [name for name, value in settings.items() if value is not None]
     if given and model == TF_IDF:

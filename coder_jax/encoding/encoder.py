@@ -467,8 +467,11 @@ class TermEncoder:
             that the folder's files do not settle.
         """
         changes = {
-            **{"cleaning": cleaning, "max_length": max_length},
-            **{"attend_padding": attend_padding, "prompt": prompt, "width": width},
+            "cleaning": cleaning,
+            "max_length": max_length,
+            "attend_padding": attend_padding,
+            "prompt": prompt,
+            "width": width,
         }
         if backend == "sentence-transformers":
             local = Path(path_or_hub_id)

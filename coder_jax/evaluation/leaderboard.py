@@ -486,19 +486,28 @@ def csv_of(board: Board) -> str:
             counts = cell.record.counts
             lines.append(
                 {
-                    **{"model": row.model.name, "id": row.model.model},
-                    **{"pooling": cell.record.encoder.pooling, "prompt": cell.prompt},
-                    **{"licence": row.model.licence, "parameters": row.parameters},
-                    **{"set": name, "language": cell.set.language, "score": cell.score},
-                    **{"value": _rounded(cell.value)},
-                    **{"low": _rounded(low), "high": _rounded(high)},
+                    "model": row.model.name,
+                    "id": row.model.model,
+                    "pooling": cell.record.encoder.pooling,
+                    "prompt": cell.prompt,
+                    "licence": row.model.licence,
+                    "parameters": row.parameters,
+                    "set": name,
+                    "language": cell.set.language,
+                    "score": cell.score,
+                    "value": _rounded(cell.value),
+                    "low": _rounded(low),
+                    "high": _rounded(high),
                     "asked": counts.get("mentions", counts.get("pairs")),
                     "unreachable": counts.get("unreachable"),
                     "compared_to": board.compared_to if test else None,
                     "difference": _rounded(100 * (test.b - test.a)) if test else None,
-                    **{"difference_low": _rounded(ends[0]), "difference_high": _rounded(ends[1])},
-                    **{"p": test.p if test else None, "won": test.won if test else None},
-                    **{"lost": test.lost if test else None, "hash": cell.key},
+                    "difference_low": _rounded(ends[0]),
+                    "difference_high": _rounded(ends[1]),
+                    "p": test.p if test else None,
+                    "won": test.won if test else None,
+                    "lost": test.lost if test else None,
+                    "hash": cell.key,
                     "terms_per_s": _rounded(row.speed.terms_per_s, 1) if row.speed else None,
                 }
             )
@@ -541,8 +550,10 @@ def json_of(board: Board) -> str:
         for row in board.rows
     ]
     whole = {
-        **{"compared_to": board.compared_to, "notes": board.notes},
-        **{"sets": [asdict(one) for one in board.sets], "rows": rows},
+        "compared_to": board.compared_to,
+        "notes": board.notes,
+        "sets": [asdict(one) for one in board.sets],
+        "rows": rows,
         "missing": [asdict(one) for one in board.missing],
         "times": {row.model.name: asdict(row.speed) for row in board.rows if row.speed},
     }

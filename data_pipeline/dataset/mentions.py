@@ -233,9 +233,14 @@ _TABLE = {"text": "uint8", "text_start": "int64", "tokens": "int32", "start": "i
     "kinds": "uint8"
 }
 _OF_DICTIONARY = {
-    **{"concepts.text": "uint8", "concepts.text_start": "int64"},
-    **{"codes.text": "uint8", "codes.text_start": "int64", "code_start": "int64"},
-    **{"branch_start": "int64", "branches": "int32", "name_concepts": "int32"},
+    "concepts.text": "uint8",
+    "concepts.text_start": "int64",
+    "codes.text": "uint8",
+    "codes.text_start": "int64",
+    "code_start": "int64",
+    "branch_start": "int64",
+    "branches": "int32",
+    "name_concepts": "int32",
     **{f"names.{part}": dtype for part, dtype in _TABLE.items()},
 }
 

@@ -36,13 +36,15 @@ _COLUMNS = {
     ],
 }
 # The language of a synonym is a concept, which SNOMED calls "German language"; UMLS's codes.
+# fmt: off
 _LANGUAGES = {
-    **{"English": "ENG", "Spanish": "SPA", "German": "GER", "French": "FRE", "Dutch": "DUT"},
-    **{"Italian": "ITA", "Portuguese": "POR", "Czech": "CZE", "Polish": "POL", "Danish": "DAN"},
-    **{"Swedish": "SWE", "Norwegian": "NOR", "Finnish": "FIN", "Estonian": "EST", "Greek": "GRE"},
-    **{"Hungarian": "HUN", "Turkish": "TUR", "Russian": "RUS", "Ukrainian": "UKR"},
-    **{"Chinese": "CHI", "Japanese": "JPN", "Korean": "KOR", "Hebrew": "HEB", "Arabic": "ARA"},
+    "English": "ENG", "Spanish": "SPA", "German": "GER", "French": "FRE", "Dutch": "DUT",
+    "Italian": "ITA", "Portuguese": "POR", "Czech": "CZE", "Polish": "POL", "Danish": "DAN",
+    "Swedish": "SWE", "Norwegian": "NOR", "Finnish": "FIN", "Estonian": "EST", "Greek": "GRE",
+    "Hungarian": "HUN", "Turkish": "TUR", "Russian": "RUS", "Ukrainian": "UKR",
+    "Chinese": "CHI", "Japanese": "JPN", "Korean": "KOR", "Hebrew": "HEB", "Arabic": "ARA",
 }
+# fmt: on
 _ENGLISH = "4180186"  # where the download has no concepts of languages
 _REPLACED, _MAPS_TO = "Concept replaced by", "Maps to"
 NOT_STANDARD = "not standard"  # a relation of `read_not_standard`

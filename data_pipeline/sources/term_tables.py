@@ -73,15 +73,17 @@ _PREFERRED = (*_YES, "x", "p", "pt", "preferred")
 _NOT_PREFERRED = (*_NO, "", "s", "sy", "synonym", "a")
 UNDETERMINED = "UND"  # ISO 639-2 for a language that nobody said
 # The UMLS's three-letter codes, by ISO 639-1 codes, and by ISO 639-3 codes that differ from them.
+# fmt: off
 _LANGUAGES = {
-    **{"ar": "ARA", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA"},
-    **{"et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN"},
-    **{"it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT"},
-    **{"nn": "NOR", "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO"},
-    **{"sv": "SWE", "tr": "TUR", "uk": "UKR", "zh": "CHI"},
-    **{"ces": "CZE", "deu": "GER", "ell": "GRE", "eus": "BAQ", "fra": "FRE", "hrv": "SCR"},
-    **{"nld": "DUT", "ron": "RUM", "slk": "SLO", "zho": "CHI"},
+    "ar": "ARA", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA",
+    "et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN",
+    "it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT",
+    "nn": "NOR", "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO",
+    "sv": "SWE", "tr": "TUR", "uk": "UKR", "zh": "CHI",
+    "ces": "CZE", "deu": "GER", "ell": "GRE", "eus": "BAQ", "fra": "FRE", "hrv": "SCR",
+    "nld": "DUT", "ron": "RUM", "slk": "SLO", "zho": "CHI",
 }
+# fmt: on
 
 
 @dataclass(frozen=True)
