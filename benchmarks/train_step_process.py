@@ -188,8 +188,12 @@ def loss_difference(losses: dict[str, list[float]]) -> float:
 def time_steps(
     processes: list[SystemProcess], rounds: int, steps: dict[str, int]
 ) -> dict[str, dict[str, Any]]:
-    """Seconds of a step in each round, which has `steps` of a system, and the memory of each; ends
-    the processes.
+    """The seconds of a step in each round, and the memory, of each system; ends the processes.
+
+    Args:
+        processes: of the systems, which take turns.
+        rounds: how often each is timed.
+        steps: of each system in a round, by its name.
     """
     times: dict[str, list[float]] = {process.name: [] for process in processes}
     start_s = [process.start_s for process in processes]  # all have compiled before one is timed

@@ -10,7 +10,8 @@ import importlib.util
 from pathlib import Path
 
 DEVICE, MODELS = "device", "models"
-# The kinds of parts, and the module of each: a command with --json, and the function of its table.
+# The kinds of parts, and the module of `benchmarks` that measures each: it takes --json, and has a
+# function `table`.
 KINDS = {
     DEVICE: "accelerator.device",
     MODELS: "accelerator.models",
@@ -67,7 +68,7 @@ class MeasuredPart:
 
     @property
     def module(self) -> str:
-        """That of its kind, in `benchmarks`."""
+        """The module of `benchmarks` that measures it."""
         return KINDS[self.kind]
 
     @property

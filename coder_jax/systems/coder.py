@@ -186,11 +186,11 @@ def small_all() -> Config[CoderSystem]:
 def small_transe() -> Config[CoderSystem]:
     """`small` with CODER's TransE-like similarity.
 
-    That is -|e_i + r - e_j|, with the constants of the paper's appendix A.5. It sets lambda to 28,
-    what the norm is about at first, so that exponents stay near 0; the similarity is the norm's
-    negative, hence -28. With MiniLM the norm is about 7, between the [CLS] vectors of heads and
-    other heads' tails; the constants are in these units, so that the loss is the same for vectors
-    that are all shorter.
+    That is -|e_i + r - e_j|, with the constants of the paper's appendix A.5. The paper sets lambda
+    to 28, about the norm when training begins, so that the exponents of the loss stay near 0. The
+    similarity is the negative norm, so lambda is negative here. With MiniLM the norm is about 7
+    (between the [CLS] vectors of heads and other heads' tails), so the constants are converted for
+    vectors a fourth as long: the loss is the same.
 
     On 740 held-out names of the open terminology openmeta acc@1 rises from 64.8 to 72.0 after 250
     steps, with one seed (docs/results/ablations.md).

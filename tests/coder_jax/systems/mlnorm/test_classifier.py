@@ -1,6 +1,7 @@
 """`normalize` and `evaluate` by the classes of a run: what is printed, what is refused."""
 
 import csv
+import hashlib
 import io
 import json
 import logging
@@ -150,6 +151,8 @@ def test_quaero_is_scored_by_classes(first, tmp_path, capsys):
         *("Douxium", "métastases hépatiques"),
     ]
     assert record["encoder"]["pooling"] == "pieces"
+    classes = load_classifier(first[0]).table.tobytes()
+    assert record["encoder"]["weights_hash"] == hashlib.sha256(classes).hexdigest()
     assert np.isfinite(record["scores"][next(iter(record["scores"]))])
     assert "unreachable" in capsys.readouterr().out
 

@@ -1,6 +1,7 @@
 """Step 1 of MLNorm: the same on any devices; it learns, goes on bitwise, exports and answers."""
 
 import dataclasses
+import hashlib
 import itertools
 from functools import partial
 
@@ -205,6 +206,8 @@ def test_its_export_answers_as_the_run_does_and_as_pytorch_does(first, tmp_path)
     assert differences.keys() == {"transformers", "probabilities in PyTorch"}
     assert max(differences.values()) <= 1e-5
     ours, theirs = load_classifier(first[0]), load_classifier(tmp_path / "export")
+    weights = hashlib.sha256((tmp_path / "export" / "model.safetensors").read_bytes()).hexdigest()
+    assert theirs.encoder.weights_hash == weights and ours.encoder.weights_hash is None
     mentions, groups = ["pain in limb", "Œdème d'Á 12a", ""], ["DISO", None, "CHEM"]
     for found, expected in zip(
         theirs.nearest(mentions, groups, 3), ours.nearest(mentions, groups, 3), strict=True
